@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base/err.h - the table of errors a client can see, and the buffer for reasons a person reads. */
+#ifndef TR_BASE_ERR_H
+#define TR_BASE_ERR_H
+
+enum tr_err {
+#define X(symbol, status, type, code, sentence) symbol,
+#include "base/err.def"
+#undef X
+    TR_ERR_COUNT
+};
+
+struct tr_err_info {
+    int status;           /* HTTP status before the headers have gone out */
+    const char *type;     /* error.type */
+    const char *code;     /* error.code */
+    const char *sentence; /* default error.message */
+};
+
+/* The row of `e`; a value outside the table (it may come from another process) is answered with
+ * the row of TR_ERR_INTERNAL.  Never NULL, static storage. */
+const struct tr_err_info *tr_err_info(enum tr_err e);
+
+/* A reason in one sentence, without the final newline.  The last parameter of functions whose
+ * failure a person will read about; may be NULL.  Untouched on success. */
+struct tr_errbuf {
+    char msg[512];
+};
+
+/* Formats into `err` (cut at its size, control bytes made '?') and returns `ret`, so that callers
+ * can write `return tr_errf(err, -EINVAL, "...")`. */
+int tr_errf(struct tr_errbuf *err, int ret, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

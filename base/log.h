@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base/log.h - one line per event on stderr, as text or JSON.
+ *
+ * Programs log, library code does not: only supervisor/, frontend/ and ledger/ call this, and
+ * engine/ only before its first step.  A log never blocks: a line that the pipe has no room for
+ * is dropped and counted. */
+#ifndef TR_BASE_LOG_H
+#define TR_BASE_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum tr_log_level { TR_LOG_ERROR, TR_LOG_WARN, TR_LOG_INFO, TR_LOG_DEBUG };
+
+/* Once per process, before the first line.  `who` is kept (static storage). */
+void tr_log_init(const char *who, bool json);
+
+/* Control bytes and invalid UTF-8 in the message become '?': nothing a client sends can forge a
+ * line. */
+void tr_log(enum tr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Lines dropped by this process so far. */
+uint64_t tr_log_dropped(void);
+
+#endif
