@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm/area.h - what one frontend writes: its submission queue, command words, cursors, dirty bits,
+ * delivery records and signs of life.
+ *
+ * One region per area; 2 x N areas, so that a new frontend can have one while an old one drains.
+ * Written by the frontend that has it; the engine also exchanges the dirty words.  The engine reads
+ * all of it as input. */
+#ifndef TR_SHM_AREA_H
+#define TR_SHM_AREA_H
+
+#include "shm/request.h"
+
+#include <stdbool.h>
+
+/* ---- messages to the engine ---- */
+enum tr_msg_kind {
+    TR_MSG_SUBMIT =
+        1, /* slot, gen: the request in this area; a group is n messages in one push, lead first */
+    TR_MSG_CANCEL = 2 /* a stream of another frontend: slot, gen and stream_rand must match */
+};
+
+struct tr_msg {
+    uint32_t kind;
+    uint32_t slot;
+    uint32_t gen;
+    uint32_t pad;
+    uint64_t stream_rand;
+    uint64_t pad2;
+};
+
+/* ---- command word of a slot: bits 0..31 generation, 32..55 argument, 56..63 flags ---- */
+enum {
+    TR_CMD_CANCEL = 1, /* argument: enum tr_err, why */
+    TR_CMD_FINISH = 2, /* argument: completion tokens; a stop string ended the answer there */
+    TR_CMD_RELEASE =
+        4 /* terminal event handed over or stream cut: the ring is not needed any more */
+};
+
+/* What a frontend says about a slot, all by the owner frontend; the engine clamps what it reads. */
+struct tr_cursor {
+    _Atomic uint64_t scanned;       /* release: output tokens looked at */
+    _Atomic uint64_t sent;          /* release: tokens before the first unsent byte */
+    _Atomic uint64_t lp_head;       /* release: logprob entries popped */
+    _Atomic uint64_t disconnect_ns; /* relaxed, before the cancel: when the close was seen */
+};
+
+/* ---- delivery record: what became of the bytes ---- */
+struct tr_delivery {
+    char request_id[TR_ID_BYTES];
+    uint32_t delivered_tokens;
+    uint64_t stream_rand;
+    uint64_t first_byte_ns; /* first content byte handed to the socket; 0 never */
+    uint64_t closed_ns;     /* last byte acknowledged, or the socket gone */
+};
+
+struct tr_area {
+    struct tr_region_head head;
+    TR_LINE _Atomic uint64_t heartbeat_ns; /* relaxed: the loop turned */
+    _Atomic uint32_t sleeping;             /* seq_cst, shm/bell.h */
+    _Atomic uint32_t streams;              /* relaxed: open streams, for balancing and top */
+    _Atomic uint32_t connections;          /* relaxed */
+    TR_LINE _Atomic uint64_t subq_tail;    /* release; head is the engine's, rings head */
+    _Atomic uint64_t delivery_tail;        /* release; head is the ledger's, ledger page */
+    /* then subq, delivery, dirty, cmd, cursor, requests at the offsets of shm/layout.h */
+};
+
+struct tr_shm;
+
+/* Frontend, once, before it serves: everything empty. */
+void tr_area_init(struct tr_shm *s);
+
+/* Frontend.  Pushes n messages as one; 0, or -EAGAIN when there is no room for all. */
+int tr_subq_push(struct tr_shm *s, const struct tr_msg *m, uint32_t n);
+
+/* Engine.  Next messages of an area without consuming; number copied (<= cap), 0 when empty.  A
+ * nonsense tail (more than the queue holds) is read as empty. */
+uint32_t tr_subq_peek(const struct tr_shm *s, uint32_t area, struct tr_msg *out, uint32_t cap);
+void tr_subq_consume(struct tr_shm *s, uint32_t area, uint32_t n);
+
+/* Frontend.  Stores the command (release), then the dirty bit, and rings the engine's bell.
+ * RELEASE is added to what is there for the same generation; a later CANCEL or FINISH replaces an
+ * earlier one only when none was stored for this generation. */
+void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, uint32_t arg);
+
+/* Engine.  Calls fn(arg, area, slot, word) for every slot whose dirty bit was set since the last
+ * call; clears the bits (acquire, pairs with tr_cmd_post). */
+void tr_cmd_sweep(struct tr_shm *s, uint32_t area,
+                  void (*fn)(void *arg, uint32_t area, uint32_t slot, uint64_t word), void *arg);
+uint64_t tr_cmd_word(const struct tr_shm *s, uint32_t area, uint32_t slot);
+static inline uint32_t tr_cmd_gen(uint64_t w)
+{
+    return (uint32_t)w;
+}
+static inline uint32_t tr_cmd_arg(uint64_t w)
+{
+    return (uint32_t)(w >> 32) & 0xffffffu;
+}
+static inline uint32_t tr_cmd_flags(uint64_t w)
+{
+    return (uint32_t)(w >> 56);
+}
+
+/* Frontend.  Clears cursors and command word of a slot it has just claimed. */
+void tr_cursor_reset(struct tr_shm *s, uint32_t slot, uint32_t gen);
+/* Frontend.  Publishes both cursors; rings the engine when the slot is parked and waits for it. */
+void tr_cursor_set(struct tr_shm *s, uint32_t slot, uint64_t scanned, uint64_t sent);
+/* Engine (any area) and owner. */
+struct tr_cursor *tr_cursor_at(const struct tr_shm *s, uint32_t area, uint32_t slot);
+
+/* Frontend -> ledger.  -EAGAIN when full (the record is then lost: its columns stay NULL). */
+int tr_delivery_push(struct tr_shm *s, const struct tr_delivery *d);
+/* Ledger.  0 and a copy, or -EAGAIN; consumes it. */
+int tr_delivery_pop(struct tr_shm *s, uint32_t area, struct tr_delivery *out);
+
+#endif

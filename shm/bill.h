@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm/bill.h - the accounting queue, engine -> ledger, and what the ledger says back.
+ *
+ * One record per request, all its choices summed, copied in when the request has ended.  A bounded
+ * SPSC queue: records and tail in the accounting region (engine), head and durable count in the
+ * ledger page (ledger).  Full: the slot waits with its record; nothing is dropped, nobody blocks.
+ * With --ledger off nobody reads it: the engine overwrites, and every record counts as durable. */
+#ifndef TR_SHM_BILL_H
+#define TR_SHM_BILL_H
+
+#include "shm/layout.h"
+
+#include <stdbool.h>
+
+struct tr_bill {
+    char request_id[TR_ID_BYTES];
+    char key[TR_KEY_BYTES];
+    uint32_t slot, gen;  /* of the lead: the stream id together with stream_rand */
+    uint32_t owner_area; /* whose bell to ring when it is durable; TR_MAX_AREAS: nobody */
+    uint32_t choices;
+    uint64_t stream_rand;
+    uint64_t arrival_ns, first_token_ns, finished_ns; /* monotonic; 0 = never */
+    uint64_t disconnect_ns, cancel_ack_ns;
+    uint64_t prompt_tokens, cached_tokens, completion_tokens, overrun_tokens;
+    uint32_t last_token; /* last generated id; UINT32_MAX if none */
+    uint32_t state;      /* enum tr_state, terminal: the worst of the choices */
+    uint32_t finish;     /* enum tr_finish */
+    uint32_t err;        /* enum tr_err */
+};
+
+struct tr_accounting {
+    struct tr_region_head head;
+    TR_LINE _Atomic uint64_t tail; /* engine, release; ledger, acquire */
+    TR_LINE struct tr_bill rec[TR_BILL_CAP];
+};
+
+struct tr_ledger_page {
+    struct tr_region_head head;
+    TR_LINE _Atomic uint64_t bill_head; /* ledger, release; engine, acquire: records taken */
+    _Atomic uint64_t
+        durable; /* ledger, release; engine and frontends, acquire: records that survive */
+    _Atomic uint64_t heartbeat_ns;                        /* ledger, relaxed */
+    _Atomic uint32_t sleeping;                            /* ledger, seq_cst, shm/bell.h */
+    TR_LINE _Atomic uint64_t delivery_head[TR_MAX_AREAS]; /* ledger, release; frontends, acquire */
+};
+
+struct tr_shm;
+
+/* Engine.  Queues the record and rings the ledger.  *seq = 1 + its place, for tr_ring.bill_seq.
+ * -EAGAIN when the queue is full. */
+int tr_bill_push(struct tr_shm *s, const struct tr_bill *b, uint64_t *seq);
+
+/* Ledger.  Copies the record at `at` (bill_head <= at < tail); 0 or -EAGAIN. */
+int tr_bill_peek(const struct tr_shm *s, uint64_t at, struct tr_bill *out);
+/* Ledger.  Everything below `upto` has been written: bill_head and durable move (release). */
+void tr_bill_durable(struct tr_shm *s, uint64_t upto);
+
+/* Engine and frontends.  Whether the record with this bill_seq (not 0) is durable. */
+bool tr_bill_is_durable(const struct tr_shm *s, uint64_t bill_seq);
+
+#endif

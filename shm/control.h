@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm/control.h - the supervisor's page: who lives, and whether the service is draining.
+ *
+ * Written by the supervisor alone, read by everybody.  A reader keeps the last `change` it saw and
+ * looks at the rest only when it moved. */
+#ifndef TR_SHM_CONTROL_H
+#define TR_SHM_CONTROL_H
+
+#include "shm/layout.h"
+
+enum tr_drain {
+    TR_DRAIN_NO,     /* serving */
+    TR_DRAIN_GRACE,  /* not ready any more, still accepting */
+    TR_DRAIN_CLOSED, /* no new connection, no new request; open streams go on */
+    TR_DRAIN_CUT     /* what still runs ends now with drain_limit */
+};
+
+struct tr_control {
+    struct tr_region_head head;
+    /* All: supervisor, release (through `change`).  Readers acquire `change`, then read relaxed. */
+    TR_LINE _Atomic uint32_t change;           /* bumped after each change of the fields below */
+    _Atomic uint32_t drain;                    /* enum tr_drain */
+    _Atomic uint32_t engine_epoch;             /* the engine process this is about, 1, 2, ... */
+    _Atomic uint32_t engine_alive;             /* 0 from the moment its death was seen */
+    _Atomic uint32_t area_epoch[TR_MAX_AREAS]; /* 0: never used; else the frontend that has it */
+    _Atomic uint32_t area_alive[TR_MAX_AREAS]; /* 0: that frontend is dead */
+};
+
+/* Supervisor: publishes what was stored (relaxed) before.  Release; pairs with tr_control_seen. */
+void tr_control_publish(struct tr_control *c);
+
+/* Reader: true when something changed since *seen, which is then updated. */
+int tr_control_seen(const struct tr_control *c, uint32_t *seen);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm/region.h - making, mapping and rights of the regions; the handle of a process.
+ *
+ * The supervisor makes one sealed memfd for each region and a read-only descriptor for each.  A
+ * child maps what its role writes read-write, the rest read-only, and closes every descriptor: a
+ * read-only mapping of a read-write descriptor could be made writable, and a descriptor or a
+ * writable mapping could be grown over a neighbour's pages, which is why every writer has memfds
+ * of its own (also for its statistics) and never a page of a common one. */
+#ifndef TR_SHM_REGION_H
+#define TR_SHM_REGION_H
+
+#include "base/err.h"
+#include "shm/area.h"
+#include "shm/bill.h"
+#include "shm/claim.h"
+#include "shm/control.h"
+#include "shm/layout.h"
+#include "shm/ring.h"
+#include "shm/role.h"
+
+struct tr_stat;
+
+/* Head of the rings region. */
+struct tr_rings {
+    struct tr_region_head head;
+    /* All by the engine. */
+    TR_LINE _Atomic uint64_t heartbeat_ns; /* relaxed: after every layer, and while idle */
+    _Atomic uint32_t sleeping;             /* seq_cst, shm/bell.h */
+    _Atomic uint32_t ready; /* release: epoch of the engine that admits; 0 while loading */
+    _Atomic uint32_t step;  /* release: steps done, modulo 2^32 */
+    TR_LINE _Atomic uint64_t subq_head[TR_MAX_AREAS]; /* release: messages consumed */
+    _Atomic uint32_t area_ack[TR_MAX_AREAS]; /* release: epoch whose death has been dealt with */
+    TR_LINE _Atomic uint64_t
+        step_ns[TR_STEP_TIMES]; /* relaxed: when step s ended, at s % TR_STEP_TIMES */
+    /* then the rings of shm/ring.h */
+};
+
+struct tr_fds {
+    int rw, ro;
+};
+
+/* Every descriptor the regions and bells have; made by the supervisor, inherited by fork. */
+struct tr_shm_fds {
+    struct tr_shm_config config;
+    struct tr_fds control, rings, accounting, claims, ledger;
+    struct tr_fds stat[TR_STAT_AREA0 + TR_MAX_AREAS];
+    struct tr_fds area[TR_MAX_AREAS];
+    int bell_engine, bell_ledger, bell_area[TR_MAX_AREAS];
+};
+
+/* A process's view.  Pointers that its role may not write are mapped read-only in spite of their
+ * type; pointers that it may not even read are NULL. */
+struct tr_shm {
+    struct tr_shm_config config;
+    enum tr_role role;
+    uint32_t my_area;  /* frontend */
+    uint32_t my_epoch; /* frontend: of its area; engine: its own */
+    struct tr_control *control;
+    struct tr_rings *rings;
+    struct tr_accounting *accounting; /* engine, ledger */
+    struct tr_claims *claims;         /* frontends, engine */
+    struct tr_ledger_page *ledger;
+    struct tr_stat *stat[TR_STAT_AREA0 + TR_MAX_AREAS];
+    struct tr_area
+        *area[TR_MAX_AREAS]; /* engine, ledger, supervisor: all; a frontend: its own only */
+    int bell_engine, bell_ledger, bell_area[TR_MAX_AREAS];
+    uint32_t claim_hint; /* frontend: where its next search for an open slot begins */
+};
+
+/* Supervisor.  Makes all regions (heads written, the rest zero) and bells. */
+int tr_shm_create(const struct tr_shm_config *c, struct tr_shm_fds *fds, struct tr_errbuf *err);
+void tr_shm_close_fds(struct tr_shm_fds *fds);
+
+/* Maps by the rights of `role`, checks every head, closes the region descriptors (not the bells;
+ * a frontend keeps its own bell and those of engine and ledger).  The supervisor keeps all. */
+int tr_shm_attach(struct tr_shm *s, struct tr_shm_fds *fds, enum tr_role role, uint32_t area,
+                  uint32_t epoch, struct tr_errbuf *err);
+void tr_shm_detach(struct tr_shm *s);
+
+/* Tests: everything in one process, read-write; roles are played by setting tr_role. */
+int tr_shm_attach_all(struct tr_shm *s, struct tr_shm_fds *fds, struct tr_errbuf *err);
+
+/* Bytes of address space of all regions together and per stream, for the start-up line. */
+uint64_t tr_shm_total_bytes(const struct tr_shm_config *c);
+uint64_t tr_shm_slot_bytes(const struct tr_shm_config *c);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm/request.h - a request as a frontend hands it over.
+ *
+ * Path: http > [tokens] > subq > engine > step > ring > detok > event > socket
+ *
+ * Written by the owner frontend into its area between claim and submit; copied and checked by the
+ * engine at admission and never read again. */
+#ifndef TR_SHM_REQUEST_H
+#define TR_SHM_REQUEST_H
+
+#include "shm/layout.h"
+
+enum {
+    TR_REQ_STREAM = 1u << 0,        /* a reader follows; else sent = scanned */
+    TR_REQ_LOGPROBS = 1u << 1,      /* entries for output tokens in the logprob ring */
+    TR_REQ_ECHO_LOGPROBS = 1u << 2, /* entries for prompt tokens 1.. too, before the first output */
+    TR_REQ_IGNORE_EOS = 1u << 3,
+    TR_REQ_RESUMABLE = 1u << 4
+};
+
+/* Sampling parameters, all explicit: a default has been replaced by its value. */
+struct tr_params {
+    uint64_t seed;
+    double temperature;        /* >= 0; 0 is greedy */
+    double top_p;              /* (0, 1]; 1 off */
+    double min_p;              /* [0, 1]; 0 off */
+    double presence_penalty;   /* [-2, 2] */
+    double frequency_penalty;  /* [-2, 2] */
+    double repetition_penalty; /* > 0; 1 off */
+    int32_t top_k;             /* <= 0 off */
+    uint32_t max_tokens;       /* output tokens, >= 0; prompt_len + max_tokens <= n_ctx */
+    uint32_t min_tokens;       /* eog and stop ids are not sampled before so many */
+    uint32_t n_top;            /* alternatives per logprob entry, <= TR_MAX_TOP */
+    uint32_t flags;            /* TR_REQ_* */
+    uint32_t choice;           /* index of this choice: a part of the random draw (N5) */
+};
+
+struct tr_request {
+    uint32_t gen;        /* of the slot */
+    uint32_t prompt_len; /* tokens, 1 .. n_ctx */
+    uint32_t extra_len;  /* bytes of the packed part, <= TR_EXTRA_BYTES */
+    uint32_t pad;
+    uint64_t stream_rand; /* random bits of the stream id */
+    uint64_t arrival_ns;  /* first byte of the request */
+    struct tr_params params;
+    /* A request with several choices is a group of slots, submitted together; lead first. */
+    uint32_t group_n;    /* 1 .. TR_MAX_CHOICES */
+    uint32_t group_k;    /* 0 .. group_n - 1, its place */
+    uint32_t group_lead; /* slot of place 0 */
+    uint32_t
+        group_prompts; /* prompts counted in the ledger: this slot's prompt counts if group_bill_prompt */
+    uint32_t group_bill_prompt; /* 1: the first choice of its prompt */
+    uint32_t pad2;
+    char request_id[TR_ID_BYTES]; /* NUL-ended printable ASCII */
+    char key[TR_KEY_BYTES];       /* id of the API key, "" without */
+    /* followed by: uint32_t prompt[n_ctx], then uint8_t extra[TR_EXTRA_BYTES] */
+};
+
+struct tr_shm;
+
+/* Owner frontend.  Pointers into its own area. */
+struct tr_request *tr_request_at(struct tr_shm *s, uint32_t slot);
+uint32_t *tr_request_prompt(struct tr_shm *s, uint32_t slot); /* [n_ctx] */
+uint8_t *tr_request_extra(struct tr_shm *s, uint32_t slot);   /* [TR_EXTRA_BYTES] */
+
+/* Engine.  The same of any area. */
+const struct tr_request *tr_request_of(const struct tr_shm *s, uint32_t area, uint32_t slot);
+const uint32_t *tr_request_prompt_of(const struct tr_shm *s, uint32_t area, uint32_t slot);
+const uint8_t *tr_request_extra_of(const struct tr_shm *s, uint32_t area, uint32_t slot);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm/ring.h - one request's ring: everything that is true about it.
+ *
+ * Path: http > tokens > subq > engine > step > [ring] > detok > event > socket
+ *
+ * One per slot, written by the engine alone, readable by all.  It holds a validated copy of the
+ * request, the prompt ids, the output ids (room for the whole context, so within a request nothing
+ * wraps and nothing is overwritten until the slot is released), how far the request is and how it
+ * ended.  Delivery, the ledger, crash recovery and resume read it and nothing else.
+ *
+ * Always true, seen from any reader that compared `gen` before and after:
+ *   R1  ids[0, prompt_len) and everything under "fixed at admission" do not change while gen does not
+ *   R2  ids[prompt_len, prompt_len + published) never change while gen does not; published only grows
+ *   R3  when `state` is terminal (acquire), the end fields and `published` are final
+ *   R4  finish_index <= published; published - finish_index is the overrun
+ *
+ * Readers bound published by n_ctx - prompt_len themselves: a crashed engine may have left anything. */
+#ifndef TR_SHM_RING_H
+#define TR_SHM_RING_H
+
+#include "shm/request.h"
+
+#include <stdbool.h>
+
+/* States of a request; the allowed moves are the table in engine/seq.c. */
+enum tr_state {
+    TR_FREE,       /* no request in this generation yet */
+    TR_WAITING,    /* admitted, in the queue (also after preemption) */
+    TR_PREFILL,    /* its prompt is being processed */
+    TR_RUNNING,    /* decoding */
+    TR_PARKED,     /* its reader is behind */
+    TR_COMPLETED,  /* terminal: natural end, stop id, stop string */
+    TR_INCOMPLETE, /* terminal: token limit or context */
+    TR_CANCELLED,  /* terminal: err says by what */
+    TR_ERROR       /* terminal: err says which */
+};
+
+static inline bool tr_state_terminal(uint32_t s)
+{
+    return s >= TR_COMPLETED && s <= TR_ERROR;
+}
+
+enum tr_finish {
+    TR_FINISH_NONE,
+    TR_FINISH_EOG, /* the model ended its turn */
+    TR_FINISH_STOP_ID,
+    TR_FINISH_STOP_STRING,
+    TR_FINISH_LENGTH /* max_tokens or the context */
+};
+
+struct tr_ring {
+    /*                                          engine writes   who reads       what */
+    TR_LINE _Atomic uint32_t gen;  /* release         acquire         generation, 1, 2, ...  */
+    _Atomic uint32_t state;        /* release         acquire         enum tr_state */
+    _Atomic uint32_t queue_pos;    /* relaxed         relaxed         0 = next, while waiting */
+    _Atomic uint32_t prefill_done; /* relaxed         relaxed         prompt tokens processed */
+    _Atomic uint32_t
+        wants_cursor; /* seq_cst         seq_cst         1: parked, ring the bell when a cursor moves */
+
+    TR_LINE _Atomic uint64_t published; /* release         acquire         output ids */
+    _Atomic uint64_t lp_tail;           /* release         acquire         logprob entries pushed */
+
+    /* The end; written before the terminal state is stored (release), read after it (acquire). */
+    TR_LINE uint32_t finish; /* enum tr_finish */
+    uint32_t err;            /* enum tr_err for cancelled and error, else TR_OK */
+    uint64_t finish_index;   /* completion tokens: the last one that counts, inclusive */
+    uint64_t overrun;        /* published beyond it */
+    uint64_t finished_ns;
+    uint64_t cancel_ack_ns;    /* when the engine took the cancel; 0 if none */
+    uint64_t disconnect_ns;    /* what the frontend reported with it */
+    _Atomic uint64_t bill_seq; /* release/acquire: 1 + place in the accounting queue; 0 not yet */
+
+    /* Written when it happens, relaxed; 0 = not yet. */
+    TR_LINE _Atomic uint64_t admitted_ns; /* taken from the submission queue */
+    _Atomic uint64_t started_ns;          /* first step that worked on it */
+    _Atomic uint64_t first_token_ns;
+    _Atomic uint32_t cached_tokens; /* prompt tokens not computed */
+    _Atomic uint32_t preemptions;
+
+    /* Fixed at admission; visible with state != TR_FREE (acquire). */
+    TR_LINE uint32_t owner_area;
+    uint32_t owner_epoch;
+    uint32_t prompt_len;
+    uint32_t extra_len;
+    uint64_t stream_rand;
+    uint64_t arrival_ns;
+    struct tr_params params;
+    uint32_t group_n, group_k, group_lead, group_bill_prompt;
+    char request_id[TR_ID_BYTES];
+    char key[TR_KEY_BYTES];
+    /* followed, at offsets of shm/layout.h, by
+     *   uint32_t ids[n_ctx]    prompt, then output
+     *   uint32_t steps[n_ctx]  step index of output i at steps[i]
+     *   uint8_t extra[TR_EXTRA_BYTES]
+     *   struct tr_lp lp[window] */
+};
+
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters are shared between processes");
+
+struct tr_shm;
+
+/* Any role.  NULL when slot is out of range. */
+struct tr_ring *tr_ring_at(const struct tr_shm *s, uint32_t slot);
+const uint32_t *tr_ring_ids(const struct tr_shm *s, uint32_t slot);   /* [n_ctx] */
+const uint32_t *tr_ring_steps(const struct tr_shm *s, uint32_t slot); /* [n_ctx] */
+const uint8_t *tr_ring_extra(const struct tr_shm *s, uint32_t slot);
+
+/* Engine.  Writable views of the same. */
+uint32_t *tr_ring_ids_rw(struct tr_shm *s, uint32_t slot);
+uint32_t *tr_ring_steps_rw(struct tr_shm *s, uint32_t slot);
+uint8_t *tr_ring_extra_rw(struct tr_shm *s, uint32_t slot);
+
+/* Engine.  Appends one output id made in `step` and publishes it.  -ENOSPC when the context is full. */
+int tr_ring_push(struct tr_shm *s, uint32_t slot, uint32_t id, uint32_t step);
+
+/* Engine.  Stores the terminal state; the end fields must have been written. */
+void tr_ring_end(struct tr_shm *s, uint32_t slot, enum tr_state terminal);
+
+/* Engine.  Next generation: state FREE, all counters 0, ids wiped as far as they were used. */
+void tr_ring_reset(struct tr_shm *s, uint32_t slot);
+
+/* Reader.  Output ids published so far, bounded by the context; `*state` is read before the count,
+ * so that a terminal state means the count is final.  -ESTALE when `gen` is not current. */
+int64_t tr_ring_read(const struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t *state);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm/stat.h - counters, gauges and histograms of one process, in a region of its own.
+ *
+ * One writer each, so an increment is a relaxed load and store; readers load relaxed and may see
+ * the figures of one event apart.  A frontend that gets a used area goes on counting where the
+ * last one stopped: sums over the regions only grow. */
+#ifndef TR_SHM_STAT_H
+#define TR_SHM_STAT_H
+
+#include "shm/layout.h"
+
+enum tr_stat_id {
+#define C(symbol, metric, labels, help) TR_STAT_##symbol,
+#define G(symbol, metric, labels, help) TR_STAT_##symbol,
+#define H(symbol, metric, help)
+#include "shm/stat.def"
+#undef C
+#undef G
+#undef H
+    TR_STAT_N
+};
+
+enum tr_hist_id {
+#define C(symbol, metric, labels, help)
+#define G(symbol, metric, labels, help)
+#define H(symbol, metric, help) TR_HIST_##symbol,
+#include "shm/stat.def"
+#undef C
+#undef G
+#undef H
+    TR_HIST_N
+};
+
+enum { TR_HIST_BUCKETS = 24 };
+
+struct tr_hist {
+    _Atomic uint64_t bucket[TR_HIST_BUCKETS + 1]; /* not cumulative; the last is +Inf */
+    _Atomic uint64_t sum_ns;
+    _Atomic uint64_t count;
+};
+
+struct tr_stat {
+    struct tr_region_head head;
+    TR_LINE _Atomic uint64_t pid;
+    _Atomic uint64_t value[TR_STAT_N];
+    struct tr_hist hist[TR_HIST_N];
+};
+
+enum tr_stat_kind { TR_KIND_COUNTER, TR_KIND_GAUGE };
+struct tr_stat_row {
+    enum tr_stat_kind kind;
+    const char *metric, *labels, *help;
+};
+extern const struct tr_stat_row tr_stat_rows[TR_STAT_N];
+struct tr_hist_row {
+    const char *metric, *help;
+};
+extern const struct tr_hist_row tr_hist_rows[TR_HIST_N];
+extern const double tr_hist_bounds[TR_HIST_BUCKETS]; /* upper bounds, seconds, rising */
+
+/* The writer of the region. */
+void tr_stat_add(struct tr_stat *s, enum tr_stat_id id, uint64_t n);
+void tr_stat_set(struct tr_stat *s, enum tr_stat_id id, uint64_t value);
+void tr_hist_add(struct tr_stat *s, enum tr_hist_id id, uint64_t ns);
+void tr_hist_add_n(struct tr_stat *s, enum tr_hist_id id, uint64_t ns, uint64_t n); /* n times */
+
+#endif
