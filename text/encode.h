@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text/encode.h - text to token ids.
+ *
+ * Path: http > [tokens] > subq > engine > step > ring > detok > event > frame > socket
+ *
+ * The text is first cut at control tokens (where they are wanted) and at user-defined tokens, the
+ * leftmost and then the longest first; what lies between goes through the pre-tokeniser
+ * (text/pretok.h) and byte-level BPE (text/bpe.h), or, for the sim vocabulary, longest match.
+ *
+ * Any bytes are accepted.  NUL is a byte like others.  Bytes that are not UTF-8 are words of
+ * their own, one word for each run of them, and go through BPE as they are.  A byte for which the vocabulary has no piece
+ * is left out without a trace, as the reference tokenisers do: U+0004 in SmolLM2 gives no ids.
+ *
+ * User-defined tokens (GGUF type 4) are text with an id of their own: they are matched in
+ * all text, also in what a user typed.  Control tokens are matched only outside it.
+ *
+ * No BOS is added.  Time is n log n in the length of the text; memory is at most about 32 bytes
+ * for each byte of the longest word, given back before the return.  Any thread. */
+#ifndef TR_TEXT_ENCODE_H
+#define TR_TEXT_ENCODE_H
+
+#include "text/vocab.h"
+
+/* Bytes [start, end) of a text. */
+struct tr_span {
+    size_t start;
+    size_t end;
+};
+
+/* Longest text, in bytes (positions are 32-bit inside). */
+#define TR_ENCODE_TEXT_MAX ((size_t)1 << 30)
+
+/* Ids of `text` into ids[cap]; *n becomes the number of ids.  Control tokens are recognised in the
+ * whole text if parse_special, else nowhere.
+ *
+ * 0; -ENOSPC if cap was too small: *n is the full count then too, and the first cap ids are
+ * right (cap 0 with ids NULL just counts); -E2BIG if the text is longer than
+ * TR_ENCODE_TEXT_MAX or the pattern matcher reached its limits; -ENOMEM.  On -E2BIG and -ENOMEM
+ * *n is unchanged. */
+int tr_encode(const struct tr_vocab *v, const char *text, size_t len, bool parse_special,
+              int32_t *ids, size_t cap, size_t *n);
+
+/* The same, with control tokens recognised only where they do not overlap any of user[n_user]:
+ * what a user typed never becomes a control token.  Spans are ascending and disjoint, empty
+ * ones are ignored; they may touch.  Span borders do not cut words: text is encoded as if it
+ * had been written in one piece. */
+int tr_encode_spans(const struct tr_vocab *v, const char *text, size_t len,
+                    const struct tr_span *user, size_t n_user, int32_t *ids, size_t cap, size_t *n);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text/utf8.h - incremental UTF-8: bytes in, valid UTF-8 out.
+ *
+ * Bytes that are not UTF-8 become U+FFFD, one for each maximal subpart of an ill-formed sequence
+ * (The Unicode Standard, 3.9, "U+FFFD Substitution of Maximal Subparts"): F0 9F 98 followed by
+ * 'x' is one U+FFFD, ED A0 80 is three.  A byte that can never become part of a character is
+ * replaced at once; only the beginning of a possible character (at most three bytes) is held.
+ *
+ * Any process, any thread; no allocation. */
+#ifndef TR_TEXT_UTF8_H
+#define TR_TEXT_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The beginning of a character that is not complete yet.  All zero is the start.  Copyable by
+ * assignment. */
+struct tr_utf8 {
+    uint8_t held[3];
+    uint8_t n; /* 0..3 bytes in held */
+};
+
+/* What tr_utf8_push may write for n bytes of input: held bytes that turn out wrong make one
+ * U+FFFD, each input byte makes at most one more. */
+#define TR_UTF8_OUT_MAX(n) (3 * (n) + 3)
+
+/* Takes n bytes, writes the text that is certain to `out` (room for TR_UTF8_OUT_MAX(n)) and
+ * returns its length.  `out` is always whole characters. */
+size_t tr_utf8_push(struct tr_utf8 *u, const char *in, size_t n, char *out);
+
+/* The input has ended: what is held becomes one U+FFFD.  Writes 0 or 3 bytes, returns how many. */
+size_t tr_utf8_flush(struct tr_utf8 *u, char out[3]);
+
+/* Length of the longest prefix of p[0, len) that is valid UTF-8 in whole characters. */
+size_t tr_utf8_valid_prefix(const char *p, size_t len);
+
+/* How many bytes at p[0, len), which do not start with a valid character, one U+FFFD stands for
+ * (1..3).  len > 0. */
+size_t tr_utf8_bad_len(const char *p, size_t len);
+
+static inline bool tr_utf8_is_valid(const char *p, size_t len)
+{
+    return tr_utf8_valid_prefix(p, len) == len;
+}
+
+#endif
