@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/frontend.h - the body of a frontend process: one event loop over sockets and rings.
+ *
+ * Path: [http > tokens > subq] > engine > step > [ring > detok > event > socket]
+ *
+ * A frontend reads requests from its sockets, claims slots for them, follows their rings and writes
+ * what they hold to the sockets.  It owns no tensor and no KV block; all it shares with the engine is
+ * shm/.  Killing it loses its sockets and nothing else.
+ *
+ *   I1  the loop never waits for anything but its descriptors and timers; work longer than a few
+ *       milliseconds (tokenising more than 16 KiB) happens on its worker threads
+ *   I2  memory for one stream is bounded by constants and by --stream-buffer; a reader that does not
+ *       read stops its own sequence through the cursors
+ *   I3  every admitted request is ended towards its client by one terminal event or by a visible cut
+ *
+ * Engine dead or not ready: new requests get 503, open streams are told by their rings.  Supervisor
+ * dead: the kernel ends this process.  Draining: the control page says how far. */
+#ifndef TR_FRONTEND_FRONTEND_H
+#define TR_FRONTEND_FRONTEND_H
+
+#include "shm/region.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The flags of DESIGN 8 that a frontend needs; the supervisor fills it before it forks.  Strings and
+ * arrays are borrowed for the life of the process.  Times are nanoseconds, 0 = off where a flag may be
+ * switched off. */
+struct tr_frontend_config {
+    unsigned number;       /* which frontend: "tokenring: frontend N" */
+    const int *listen_fds; /* listening sockets, non-blocking; shared with the other frontends */
+    unsigned n_listen;
+
+    const char *model_path;    /* GGUF file; NULL: the sim vocabulary */
+    const char *served_name;   /* --served-name, or the file's stem, or "sim" */
+    const char *model_stem;    /* accepted as a model name too; NULL: none */
+    const char *chat_template; /* --chat-template: NULL the file's own, "none", else a path */
+    const char *version;       /* of tokenring, for /version and tokenring_info */
+    const char *backend;       /* "cpu", "cuda", "sim": for /server_info and tokenring_info */
+
+    uint64_t heartbeat_ns;      /* keep-alive after so long without a byte; 0 never */
+    uint64_t write_deadline_ns; /* nothing could be written for so long: slow_client; 0 never */
+    uint64_t min_drain_bps;     /* bytes per second over the write deadline; 0 off */
+    uint64_t timeout_ns;        /* --timeout-s: deadline of every request; 0 off */
+    uint64_t max_stream_ns;     /* 0 off */
+    uint64_t coalesce_ns;       /* 0: every token its own event */
+    uint64_t ledger_wait_ns;    /* how long a terminal event waits for its record */
+    size_t stream_buffer;       /* unsent bytes of a stream at which framing stops */
+
+    size_t max_body;            /* bytes of a request body, and of a non-streamed answer */
+    uint32_t max_connections;   /* of this process */
+    uint32_t max_choices;       /* n x prompts, <= TR_MAX_CHOICES */
+    uint64_t header_timeout_ns; /* first byte of a request to the end of its headers */
+    uint64_t body_timeout_ns;   /* without a byte of the body */
+    uint64_t keepalive_ns;      /* idle connection */
+    const char *cors_origin;    /* --cors: value of Access-Control-Allow-Origin; NULL: none */
+};
+
+/* Runs until the drain is through.  Called in the child after tr_shm_attach with role FRONTEND (the
+ * area and epoch are in *s) and after privileges were dropped; the model file is opened, read and
+ * closed here.  Returns the exit status of the process: 0 after a drain, 1 when it could not start
+ * (the reason is logged). */
+int tr_frontend_main(struct tr_shm *s, const struct tr_frontend_config *c);
+
+#endif
