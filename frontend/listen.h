@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/listen.h - takes connections from a listening socket shared with other frontends.
+ *
+ * Frontend only.  The socket is inherited, already bound, listening and non-blocking; all frontends
+ * accept from it, a few at a time, so that one that is busy leaves them to its siblings.
+ *
+ * Full (EMFILE, ENFILE, ENOBUFS, ENOMEM): accepting rests for 100 ms; the backlog holds the
+ * clients and nothing is lost.  Above max_connections: 503 as JSON, then closed. */
+#ifndef TR_FRONTEND_LISTEN_H
+#define TR_FRONTEND_LISTEN_H
+
+#include "frontend/conn.h"
+
+struct tr_listen;
+
+/* The fd is borrowed.  NULL when out of memory. */
+struct tr_listen *tr_listen_new(struct tr_httpd *d, struct event_base *base, int fd);
+/* Stops accepting; connections live on.  NULL is fine. */
+void tr_listen_free(struct tr_listen *l);
+
+#endif

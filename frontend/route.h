@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/route.h - which handler a method and a path mean.
+ *
+ * Frontend only, pure.  A pattern is a path in which one whole segment may be "{id}", or which ends
+ * in "/{id*}" for the rest of the path with its slashes (names of models hold them).  The paths
+ * are those of http.h: decoded, without double and final slashes.  A literal segment wins over {id}
+ * by standing earlier in the table. */
+#ifndef TR_FRONTEND_ROUTE_H
+#define TR_FRONTEND_ROUTE_H
+
+#include "frontend/conn.h"
+
+struct tr_route {
+    enum tr_http_method method; /* a GET route answers HEAD too */
+    const char *pattern;
+    tr_handler *handler;
+    unsigned flags; /* TR_ROUTE_* and, above bit 8, the caller's own */
+};
+
+enum {
+    TR_ROUTE_OPEN = 1 /* the check hook is not asked (probes) */
+};
+
+/* The route, or NULL; *id is what {id} matched, *allow has bit 1 << method for each method the path
+ * takes (0: no such path). */
+const struct tr_route *tr_route_find(const struct tr_route *routes, size_t n,
+                                     enum tr_http_method method, struct tr_slice path,
+                                     struct tr_slice *id, unsigned *allow);
+
+/* "GET, HEAD, OPTIONS" for the methods of `allow`; OPTIONS is always in it. */
+void tr_route_allow(unsigned allow, char buf[96]);
+
+/* Whether a body of this Content-Type may hold JSON.  An absent one, any kind of JSON, text/plain
+ * and application/octet-stream are tried (many clients do not set it); forms, multipart, XML,
+ * images, audio and the like are not: those clients meant something else. */
+bool tr_route_json_type(struct tr_slice content_type);
+
+#endif
