@@ -48,6 +48,9 @@ function(tr_unit_test folder noun)
   set(t unit_${folder}_${noun})
   add_executable(${t} ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/test_${noun}.c)
   target_link_libraries(${t} PRIVATE ${folder} testlib tr_flags ${ARGN} PkgConfig::CRITERION)
+  # Criterion 2.4.1's own macros put an int into a one-bit field; a source's options come last.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/unit/${folder}/test_${noun}.c
+    PROPERTIES COMPILE_OPTIONS -Wno-conversion)
   add_test(NAME ${t} COMMAND ${t} --timeout 120 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${t} PROPERTIES LABELS unit TIMEOUT 600)
 endfunction()

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "testlib/gguf_write.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ALIGN = 32 };
+
+struct buf {
+    uint8_t *p;
+    size_t len, cap;
+};
+
+struct tr_gw {
+    uint32_t version;
+    uint64_t n_kv, n_tensors;
+    struct buf kv, info, data;
+    uint64_t rand;
+};
+
+static void put(struct buf *b, const void *p, size_t n)
+{
+    if (b->len + n > b->cap) {
+        b->cap = (b->len + n) * 2;
+        b->p = realloc(b->p, b->cap);
+        if (!b->p)
+            abort();
+    }
+    if (n)
+        memcpy(b->p + b->len, p, n);
+    b->len += n;
+}
+
+static void put32(struct buf *b, uint32_t v)
+{
+    put(b, &v, sizeof(v));
+}
+
+static void put64(struct buf *b, uint64_t v)
+{
+    put(b, &v, sizeof(v));
+}
+
+static void put_str(struct buf *b, const char *s)
+{
+    put64(b, strlen(s));
+    put(b, s, strlen(s));
+}
+
+static void pad(struct buf *b)
+{
+    static const uint8_t zero[ALIGN];
+    put(b, zero, -b->len & (ALIGN - 1));
+}
+
+struct tr_gw *tr_gw_new(uint32_t version)
+{
+    struct tr_gw *w = calloc(1, sizeof(*w));
+    if (!w)
+        abort();
+    w->version = version;
+    w->rand = 0x9e3779b97f4a7c15u;
+    return w;
+}
+
+void tr_gw_kv(struct tr_gw *w, const char *key, enum tr_gguf_type type, const void *value,
+              size_t bytes)
+{
+    put_str(&w->kv, key);
+    put32(&w->kv, (uint32_t)type);
+    put(&w->kv, value, bytes);
+    w->n_kv++;
+}
+
+void tr_gw_u32(struct tr_gw *w, const char *key, uint32_t v)
+{
+    tr_gw_kv(w, key, TR_GGUF_U32, &v, sizeof(v));
+}
+
+void tr_gw_f32(struct tr_gw *w, const char *key, float v)
+{
+    tr_gw_kv(w, key, TR_GGUF_F32, &v, sizeof(v));
+}
+
+void tr_gw_str(struct tr_gw *w, const char *key, const char *v)
+{
+    struct buf b = {0};
+    put_str(&b, v);
+    tr_gw_kv(w, key, TR_GGUF_STRING, b.p, b.len);
+    free(b.p);
+}
+
+void tr_gw_strs(struct tr_gw *w, const char *key, const char *const *v, uint64_t n)
+{
+    struct buf b = {0};
+    put32(&b, TR_GGUF_STRING);
+    put64(&b, n);
+    for (uint64_t i = 0; i < n; i++)
+        put_str(&b, v[i]);
+    tr_gw_kv(w, key, TR_GGUF_ARRAY, b.p, b.len);
+    free(b.p);
+}
+
+void tr_gw_tensor(struct tr_gw *w, const char *name, enum tr_tensor_type type, uint32_t n_dims,
+                  const uint64_t *ne, const void *data, size_t bytes)
+{
+    put_str(&w->info, name);
+    put32(&w->info, n_dims);
+    for (uint32_t d = 0; d < n_dims; d++)
+        put64(&w->info, ne[d]);
+    put32(&w->info, (uint32_t)type);
+    put64(&w->info, w->data.len);
+    put(&w->data, data, bytes);
+    pad(&w->data);
+    w->n_tensors++;
+}
+
+static uint64_t next(struct tr_gw *w)
+{
+    w->rand ^= w->rand << 13;
+    w->rand ^= w->rand >> 7;
+    w->rand ^= w->rand << 17;
+    return w->rand;
+}
+
+/* Uniform in [-1, 1). */
+static float uniform(struct tr_gw *w)
+{
+    return (float)(next(w) >> 40) * 0x1p-23f - 1.0f;
+}
+
+/* Half precision by truncation; good enough to make weights of (normal numbers only). */
+static uint16_t half(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof(u));
+    int32_t e = (int32_t)(u >> 23 & 255) - 127 + 15;
+    uint32_t sign = u >> 16 & 0x8000;
+    return (uint16_t)(e <= 0 ? sign : sign | (uint32_t)e << 10 | (u >> 13 & 0x3ff));
+}
+
+/* One block of a quantised type: a scale (and an offset) and random quants. */
+static void random_block(struct tr_gw *w, struct buf *b, enum tr_tensor_type type, float amp)
+{
+    uint16_t d = half(amp * (0.5f + 0.4f * uniform(w)) / (type == TR_T_Q8_0 ? 127.0f : 8.0f));
+    uint16_t m = half(-amp * (0.5f + 0.1f * uniform(w)));
+    put(b, &d, sizeof(d));
+    if (type == TR_T_Q4_1)
+        put(b, &m, sizeof(m));
+    for (uint32_t i = 0; i < (type == TR_T_Q8_0 ? 32u : 16u); i += 8)
+        put64(b, next(w));
+}
+
+void tr_gw_random(struct tr_gw *w, const char *name, enum tr_tensor_type type, uint32_t n_dims,
+                  const uint64_t *ne)
+{
+    struct buf b = {0};
+    uint64_t n = 1;
+    for (uint32_t d = 0; d < n_dims; d++)
+        n *= ne[d];
+    float amp = 1.7f / sqrtf((float)ne[0]);
+    for (uint64_t i = 0; i < n;) {
+        float f = n_dims == 1 ? 1.0f + 0.3f * uniform(w) : amp * uniform(w);
+        uint32_t u;
+        memcpy(&u, &f, sizeof(u));
+        uint16_t h = type == TR_T_BF16 ? (uint16_t)(u >> 16) : half(f);
+        if (type == TR_T_F32)
+            put(&b, &f, sizeof(f));
+        else if (type == TR_T_F16 || type == TR_T_BF16)
+            put(&b, &h, sizeof(h));
+        else
+            random_block(w, &b, type, amp);
+        i += type == TR_T_F32 || type == TR_T_F16 || type == TR_T_BF16 ? 1 : 32;
+    }
+    tr_gw_tensor(w, name, type, n_dims, ne, b.p, b.len);
+    free(b.p);
+}
+
+uint8_t *tr_gw_finish(struct tr_gw *w, size_t *len)
+{
+    struct buf b = {0};
+    put(&b, "GGUF", 4);
+    put32(&b, w->version);
+    put64(&b, w->n_tensors);
+    put64(&b, w->n_kv);
+    put(&b, w->kv.p, w->kv.len);
+    put(&b, w->info.p, w->info.len);
+    if (w->n_tensors)
+        pad(&b);
+    put(&b, w->data.p, w->data.len);
+    free(w->kv.p);
+    free(w->info.p);
+    free(w->data.p);
+    free(w);
+    /* The exact size, so that the address sanitizer sees a read past the end. */
+    uint8_t *exact = realloc(b.p, b.len);
+    if (!exact)
+        abort();
+    *len = b.len;
+    return exact;
+}
+
+static void llama_u32(struct tr_gw *w, const struct tr_gw_llama *m, const char *suffix, uint32_t v)
+{
+    char key[96];
+    snprintf(key, sizeof(key), "%s.%s", m->arch, suffix);
+    if (!m->skip || strcmp(m->skip, key) != 0)
+        tr_gw_u32(w, key, v);
+}
+
+static void llama_keys(struct tr_gw *w, const struct tr_gw_llama *m)
+{
+    char key[96];
+    tr_gw_str(w, "general.architecture", m->arch);
+    llama_u32(w, m, "block_count", m->n_layer);
+    llama_u32(w, m, "context_length", m->n_ctx);
+    llama_u32(w, m, "embedding_length", m->n_embd);
+    llama_u32(w, m, "feed_forward_length", m->n_ff);
+    llama_u32(w, m, "attention.head_count", m->n_head);
+    llama_u32(w, m, "attention.head_count_kv", m->n_head_kv);
+    snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", m->arch);
+    if (!m->skip || strcmp(m->skip, key) != 0)
+        tr_gw_f32(w, key, 1e-5f);
+    snprintf(key, sizeof(key), "%s.rope.freq_base", m->arch);
+    if (!m->skip || strcmp(m->skip, key) != 0)
+        tr_gw_f32(w, key, 10000.0f);
+}
+
+static void weight(struct tr_gw *w, const struct tr_gw_llama *m, const char *name,
+                   enum tr_tensor_type type, uint64_t n_in, uint64_t n_out)
+{
+    if (!m->skip || strcmp(m->skip, name) != 0)
+        tr_gw_random(w, name, type, n_out ? 2 : 1, (uint64_t[]){n_in, n_out});
+}
+
+static void layer(struct tr_gw *w, const struct tr_gw_llama *m, uint32_t i)
+{
+    uint64_t dim = m->n_embd, kv = dim / m->n_head * m->n_head_kv;
+    const struct {
+        const char *name;
+        enum tr_tensor_type type;
+        uint64_t in, out;
+    } t[] = {
+        {"attn_norm", TR_T_F32, dim, 0},     {"attn_q", m->type, dim, dim},
+        {"attn_k", m->type, dim, kv},        {"attn_v", m->type, dim, kv},
+        {"attn_output", m->type, dim, dim},  {"ffn_norm", TR_T_F32, dim, 0},
+        {"ffn_gate", m->type, dim, m->n_ff}, {"ffn_up", m->type, dim, m->n_ff},
+        {"ffn_down", m->type, m->n_ff, dim},
+    };
+    for (size_t k = 0; k < sizeof(t) / sizeof(t[0]); k++) {
+        char name[64];
+        snprintf(name, sizeof(name), "blk.%u.%s.weight", i, t[k].name);
+        weight(w, m, name, t[k].type, t[k].in, t[k].out);
+    }
+}
+
+void tr_gw_llama(struct tr_gw *w, const struct tr_gw_llama *spec)
+{
+    struct tr_gw_llama m = *spec;
+    const struct {
+        uint32_t *field, value;
+    } defaults[] = {{&m.n_layer, 2}, {&m.n_embd, 64},   {&m.n_head, 2}, {&m.n_head_kv, 1},
+                    {&m.n_ff, 96},   {&m.n_vocab, 100}, {&m.n_ctx, 256}};
+    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++)
+        if (*defaults[i].field == 0)
+            *defaults[i].field = defaults[i].value;
+    if (!m.arch)
+        m.arch = "llama";
+    if (m.seed)
+        w->rand ^= m.seed * 0xbf58476d1ce4e5b9u;
+    llama_keys(w, &m);
+    weight(w, &m, "token_embd.weight", m.embd_type, m.n_embd, m.n_vocab);
+    for (uint32_t i = 0; i < m.n_layer; i++)
+        layer(w, &m, i);
+    weight(w, &m, "output_norm.weight", TR_T_F32, m.n_embd, 0);
+    if (m.output)
+        weight(w, &m, "output.weight", m.type, m.n_embd, m.n_vocab);
+    if (m.extra)
+        tr_gw_random(w, m.extra, TR_T_F32, 1, (uint64_t[]){m.n_embd});
+}
+
+void tr_gw_save(const uint8_t *bytes, size_t len, char path[64])
+{
+    const char *dir = getenv("TMPDIR");
+    if (!dir || strlen(dir) > 40)
+        dir = "/tmp";
+    snprintf(path, 64, "%s/tr-gguf-XXXXXX", dir);
+    int fd = mkstemp(path);
+    if (fd < 0)
+        abort();
+    for (size_t done = 0; done < len;) {
+        ssize_t n = write(fd, bytes + done, len - done);
+        if (n <= 0)
+            abort();
+        done += (size_t)n;
+    }
+    close(fd);
+}
