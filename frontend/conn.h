@@ -56,9 +56,9 @@ struct tr_http_limits {
 /* Defaults of the command line, for tests and tools. */
 extern const struct tr_http_limits tr_http_limits_default;
 
-/* A request in a handler.  Borrowed: valid until the handler returns if the answer was given in
+/* A request in a handler (struct tr_request is that of shm/request.h).  Borrowed: valid until the handler returns if the answer was given in
  * it, else until the answer ends or `gone` returns. */
-struct tr_request {
+struct tr_http_request {
     const struct tr_http *http;
     struct tr_slice id_param; /* what {id} of the route matched; empty if the route has none */
     struct tr_slice body;     /* whole body, contiguous; not ended by NUL */
@@ -67,14 +67,14 @@ struct tr_request {
     uint64_t arrived_ns; /* first byte of the request */
 };
 
-typedef void tr_handler(struct tr_conn *c, const struct tr_request *rq, void *ctx);
+typedef void tr_handler(struct tr_conn *c, const struct tr_http_request *rq, void *ctx);
 
 /* What a process does with requests.  `check` (may be NULL) sees each request that has a route
  * when its head is complete, before 100-continue and before the body: it returns TR_OK, or the
  * error to answer (a missing key, draining).  The row's own sentence is used, unless it sets
  * *why (static). */
 struct tr_httpd_ops {
-    enum tr_err (*check)(void *ctx, struct tr_conn *c, const struct tr_request *rq,
+    enum tr_err (*check)(void *ctx, struct tr_conn *c, const struct tr_http_request *rq,
                          const char **why);
     const struct tr_route *routes;
     size_t n_routes;
@@ -189,7 +189,7 @@ void tr_conn_delivery_cancel(struct tr_conn_delivery *d);
 
 /* ---- asking ---------------------------------------------------------------------------- */
 
-const struct tr_request *tr_conn_request(const struct tr_conn *c);
+const struct tr_http_request *tr_conn_request(const struct tr_conn *c);
 struct tr_httpd *tr_conn_httpd(const struct tr_conn *c);
 bool tr_conn_is_http10(const struct tr_conn *c);
 
