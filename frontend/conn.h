@@ -42,15 +42,15 @@ struct tr_httpd;
 struct tr_route;
 
 struct tr_http_limits {
-    size_t max_body;      /* bytes of a request body; more: 413 */
-    size_t max_header;    /* bytes of a request head; more: 431 */
-    size_t stream_buffer; /* unsent bytes at which an owner should stop; also NOTSENT_LOWAT */
-    unsigned header_timeout_s;
-    unsigned body_timeout_s;   /* + 1 s per 16 KiB received */
-    unsigned keepalive_s;      /* idle time between requests */
-    unsigned write_deadline_s; /* bytes wait and none could be written: cut as slow_client */
-    unsigned max_connections;  /* of this process; more: 503 and close */
-    const char *cors;          /* allowed origin ("*" or one origin), or NULL: no CORS headers */
+    size_t max_body;            /* bytes of a request body; more: 413 */
+    size_t max_header;          /* bytes of a request head; more: 431 */
+    size_t stream_buffer;       /* unsent bytes at which an owner should stop; NOTSENT_LOWAT too */
+    uint64_t header_timeout_ns; /* accept or first byte to the end of the head; 0 never */
+    uint64_t body_timeout_ns;   /* for the body, + 1 s per 16 KiB received; 0 never */
+    uint64_t keepalive_ns;      /* idle time between requests; 0 never */
+    uint64_t write_deadline_ns; /* bytes wait and none could be written: cut; 0 never */
+    uint32_t max_connections;   /* of this process; more: 503 and close */
+    const char *cors;           /* allowed origin ("*" or one origin), or NULL: no CORS headers */
 };
 
 /* Defaults of the command line, for tests and tools. */
@@ -155,7 +155,7 @@ uint64_t tr_conn_acked(struct tr_conn *c);
 
 enum tr_conn_why {
     TR_CONN_RESET, /* reset by the peer, or a write failed */
-    TR_CONN_SLOW,  /* nothing could be written for write_deadline_s */
+    TR_CONN_SLOW,  /* nothing could be written for write_deadline_ns */
     TR_CONN_SHUT   /* the server closes (tr_httpd_free) */
 };
 
