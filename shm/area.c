@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/area.h"
+
+#include "shm/bell.h"
+#include "shm/region.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct tr_msg *subq(const struct tr_shm *s, uint32_t area)
+{
+    return (struct tr_msg *)((char *)s->area[area] + tr_layout_area_subq(&s->config));
+}
+
+static struct tr_delivery *deliveries(const struct tr_shm *s, uint32_t area)
+{
+    return (struct tr_delivery *)((char *)s->area[area] + tr_layout_area_delivery(&s->config));
+}
+
+static _Atomic uint64_t *dirty_sums(const struct tr_shm *s, uint32_t area)
+{
+    return (_Atomic uint64_t *)((char *)s->area[area] + tr_layout_area_dirty(&s->config));
+}
+
+static _Atomic uint64_t *dirty_words(const struct tr_shm *s, uint32_t area)
+{
+    return dirty_sums(s, area) + tr_layout_dirty_sums(&s->config);
+}
+
+static _Atomic uint64_t *cmds(const struct tr_shm *s, uint32_t area)
+{
+    return (_Atomic uint64_t *)((char *)s->area[area] + tr_layout_area_cmd(&s->config));
+}
+
+struct tr_cursor *tr_cursor_at(const struct tr_shm *s, uint32_t area, uint32_t slot)
+{
+    if (area >= s->config.n_areas || slot >= s->config.n_slots || !s->area[area])
+        return NULL;
+    char *base = (char *)s->area[area] + tr_layout_area_cursor(&s->config);
+    return (struct tr_cursor *)base + slot;
+}
+
+void tr_area_init(struct tr_shm *s)
+{
+    TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
+    uint32_t a = s->my_area;
+    /* The area may have had another owner.  Queues start where their readers stand; dirty bits of
+     * the dead were swept or ask for words that no longer match a generation. */
+    uint64_t head = atomic_load_explicit(&s->rings->subq_head[a], memory_order_acquire);
+    uint64_t dhead = atomic_load_explicit(&s->ledger->delivery_head[a], memory_order_acquire);
+    uint64_t dtail = atomic_load_explicit(&s->area[a]->delivery_tail, memory_order_relaxed);
+    for (uint32_t slot = 0; slot < s->config.n_slots; slot++)
+        tr_cursor_reset(s, slot, 0);
+    atomic_store_explicit(&s->area[a]->streams, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->area[a]->connections, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->area[a]->sleeping, 0, memory_order_relaxed);
+    /* Records the dead frontend left for the ledger are still good; nonsense is dropped. */
+    if (dtail - dhead > TR_DELIVERY_CAP)
+        atomic_store_explicit(&s->area[a]->delivery_tail, dhead, memory_order_release);
+    atomic_store_explicit(&s->area[a]->subq_tail, head, memory_order_release);
+}
+
+/* ---- submission queue ---- */
+
+int tr_subq_push(struct tr_shm *s, const struct tr_msg *m, uint32_t n)
+{
+    TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
+    uint32_t a = s->my_area, cap = tr_layout_subq_cap(&s->config);
+    /* Relaxed: only we write the tail. */
+    uint64_t tail = atomic_load_explicit(&s->area[a]->subq_tail, memory_order_relaxed);
+    /* Acquire: the engine has copied what we are about to overwrite; pairs with tr_subq_consume. */
+    uint64_t head = atomic_load_explicit(&s->rings->subq_head[a], memory_order_acquire);
+    if (tail - head > cap || cap - (tail - head) < n)
+        return -EAGAIN;
+    for (uint32_t i = 0; i < n; i++)
+        subq(s, a)[(tail + i) & (cap - 1)] = m[i];
+    /* Release: messages and the requests they name are whole; pairs with tr_subq_peek. */
+    atomic_store_explicit(&s->area[a]->subq_tail, tail + n, memory_order_release);
+    tr_bell_ring_engine(s);
+    return 0;
+}
+
+uint32_t tr_subq_peek(const struct tr_shm *s, uint32_t area, struct tr_msg *out, uint32_t cap)
+{
+    uint32_t size = tr_layout_subq_cap(&s->config);
+    /* Relaxed: only we (the engine) write the head. */
+    uint64_t head = atomic_load_explicit(&s->rings->subq_head[area], memory_order_relaxed);
+    /* Acquire: pairs with the release in tr_subq_push. */
+    uint64_t tail = atomic_load_explicit(&s->area[area]->subq_tail, memory_order_acquire);
+    uint64_t n = tail - head;
+    if (n > size)
+        return 0;
+    if (n > cap)
+        n = cap;
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = subq(s, area)[(head + i) & (size - 1)];
+    return (uint32_t)n;
+}
+
+void tr_subq_consume(struct tr_shm *s, uint32_t area, uint32_t n)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    uint64_t head = atomic_load_explicit(&s->rings->subq_head[area], memory_order_relaxed);
+    /* Release: we have copied before they may be overwritten; pairs with tr_subq_push. */
+    atomic_store_explicit(&s->rings->subq_head[area], head + n, memory_order_release);
+}
+
+/* ---- command words ---- */
+
+static void mark_dirty(struct tr_shm *s, uint32_t slot)
+{
+    uint32_t a = s->my_area, w = slot / 64;
+    /* Release: the word is visible to the engine that takes the bit; pairs with the acquire
+     * exchanges in tr_cmd_sweep.  The summary bit comes after the bit it stands for. */
+    atomic_fetch_or_explicit(&dirty_words(s, a)[w], 1ull << (slot % 64), memory_order_release);
+    atomic_fetch_or_explicit(&dirty_sums(s, a)[w / 64], 1ull << (w % 64), memory_order_release);
+}
+
+void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, uint32_t arg)
+{
+    TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
+    _Atomic uint64_t *cmd = &cmds(s, s->my_area)[slot];
+    /* Relaxed: only we write it; the dirty bit publishes. */
+    uint64_t old = atomic_load_explicit(cmd, memory_order_relaxed);
+    if (tr_cmd_gen(old) != gen)
+        old = 0;
+    uint64_t word = old & ~0xffffffffull;
+    bool how_set = tr_cmd_flags(old) & (TR_CMD_CANCEL | TR_CMD_FINISH);
+    if (flag == TR_CMD_RELEASE)
+        word |= (uint64_t)TR_CMD_RELEASE << 56;
+    else if (!how_set)
+        word |= (uint64_t)flag << 56 | (uint64_t)(arg & 0xffffffu) << 32;
+    atomic_store_explicit(cmd, word | gen, memory_order_relaxed);
+    mark_dirty(s, slot);
+    tr_bell_ring_engine(s);
+}
+
+uint64_t tr_cmd_word(const struct tr_shm *s, uint32_t area, uint32_t slot)
+{
+    return atomic_load_explicit(&cmds(s, area)[slot], memory_order_relaxed);
+}
+
+static void sweep_word(struct tr_shm *s, uint32_t area, uint32_t w,
+                       void (*fn)(void *, uint32_t, uint32_t, uint64_t), void *arg)
+{
+    /* Acquire: pairs with the release in mark_dirty. */
+    uint64_t bits = atomic_exchange_explicit(&dirty_words(s, area)[w], 0, memory_order_acquire);
+    while (bits) {
+        uint32_t slot = w * 64 + (uint32_t)__builtin_ctzll(bits);
+        bits &= bits - 1;
+        if (slot < s->config.n_slots)
+            fn(arg, area, slot, tr_cmd_word(s, area, slot));
+    }
+}
+
+void tr_cmd_sweep(struct tr_shm *s, uint32_t area, void (*fn)(void *, uint32_t, uint32_t, uint64_t),
+                  void *arg)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    uint32_t n_sums = tr_layout_dirty_sums(&s->config), n_words = tr_layout_dirty_words(&s->config);
+    for (uint32_t i = 0; i < n_sums; i++) {
+        _Atomic uint64_t *sum = &dirty_sums(s, area)[i];
+        /* A look first: the exchange would take the line from the frontend in every step. */
+        if (!atomic_load_explicit(sum, memory_order_relaxed))
+            continue;
+        uint64_t bits = atomic_exchange_explicit(sum, 0, memory_order_acquire);
+        while (bits) {
+            uint32_t w = i * 64 + (uint32_t)__builtin_ctzll(bits);
+            bits &= bits - 1;
+            if (w < n_words)
+                sweep_word(s, area, w, fn, arg);
+        }
+    }
+}
+
+/* ---- cursors ---- */
+
+void tr_cursor_reset(struct tr_shm *s, uint32_t slot, uint32_t gen)
+{
+    TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
+    struct tr_cursor *c = tr_cursor_at(s, s->my_area, slot);
+    /* Relaxed: the engine looks at them only for a request it got through the queue (acquire). */
+    atomic_store_explicit(&c->scanned, 0, memory_order_relaxed);
+    atomic_store_explicit(&c->sent, 0, memory_order_relaxed);
+    atomic_store_explicit(&c->lp_head, 0, memory_order_relaxed);
+    atomic_store_explicit(&c->disconnect_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&cmds(s, s->my_area)[slot], gen, memory_order_relaxed);
+}
+
+void tr_cursor_set(struct tr_shm *s, uint32_t slot, uint64_t scanned, uint64_t sent)
+{
+    TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
+    struct tr_cursor *c = tr_cursor_at(s, s->my_area, slot);
+    atomic_store_explicit(&c->scanned, scanned, memory_order_release);
+    atomic_store_explicit(&c->sent, sent, memory_order_release);
+    /* Parking is a Dekker handshake: the engine stores wants_cursor, fences and reads the cursors
+     * again; we store the cursors, fence and read wants_cursor.  One of us sees the other. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&tr_ring_at(s, slot)->wants_cursor, memory_order_relaxed))
+        tr_bell_ring_engine(s);
+}
+
+/* ---- delivery records ---- */
+
+int tr_delivery_push(struct tr_shm *s, const struct tr_delivery *d)
+{
+    TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
+    uint32_t a = s->my_area;
+    uint64_t tail = atomic_load_explicit(&s->area[a]->delivery_tail, memory_order_relaxed);
+    /* Acquire: the ledger has copied what we overwrite; pairs with tr_delivery_pop. */
+    uint64_t head = atomic_load_explicit(&s->ledger->delivery_head[a], memory_order_acquire);
+    if (tail - head >= TR_DELIVERY_CAP)
+        return -EAGAIN;
+    deliveries(s, a)[tail % TR_DELIVERY_CAP] = *d;
+    /* Release: pairs with the acquire in tr_delivery_pop. */
+    atomic_store_explicit(&s->area[a]->delivery_tail, tail + 1, memory_order_release);
+    tr_bell_ring_ledger(s);
+    return 0;
+}
+
+int tr_delivery_pop(struct tr_shm *s, uint32_t area, struct tr_delivery *out)
+{
+    TR_ASSERT_ROLE(TR_ROLE_LEDGER);
+    uint64_t head = atomic_load_explicit(&s->ledger->delivery_head[area], memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&s->area[area]->delivery_tail, memory_order_acquire);
+    if (tail == head || tail - head > TR_DELIVERY_CAP)
+        return -EAGAIN;
+    *out = deliveries(s, area)[head % TR_DELIVERY_CAP];
+    out->request_id[TR_ID_BYTES - 1] = '\0';
+    /* Release: pairs with the acquire in tr_delivery_push. */
+    atomic_store_explicit(&s->ledger->delivery_head[area], head + 1, memory_order_release);
+    return 0;
+}

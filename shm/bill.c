@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/bill.h"
+
+#include "shm/bell.h"
+#include "shm/region.h"
+
+#include <errno.h>
+
+int tr_bill_push(struct tr_shm *s, const struct tr_bill *b, uint64_t *seq)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    struct tr_accounting *a = s->accounting;
+    /* Relaxed: only we write it. */
+    uint64_t tail = atomic_load_explicit(&a->tail, memory_order_relaxed);
+    if (s->config.ledger) {
+        /* Acquire: the ledger is done with the record we overwrite; pairs with tr_bill_durable. */
+        uint64_t head = atomic_load_explicit(&s->ledger->bill_head, memory_order_acquire);
+        if (tail - head >= TR_BILL_CAP)
+            return -EAGAIN;
+    }
+    a->rec[tail % TR_BILL_CAP] = *b;
+    /* Release: the record is whole before it is counted; pairs with tr_bill_peek. */
+    atomic_store_explicit(&a->tail, tail + 1, memory_order_release);
+    *seq = tail + 1;
+    if (s->config.ledger)
+        tr_bell_ring_ledger(s);
+    return 0;
+}
+
+int tr_bill_peek(const struct tr_shm *s, uint64_t at, struct tr_bill *out)
+{
+    /* Acquire: pairs with the release in tr_bill_push. */
+    uint64_t tail = atomic_load_explicit(&s->accounting->tail, memory_order_acquire);
+    if (at >= tail || tail - at > TR_BILL_CAP)
+        return -EAGAIN;
+    *out = s->accounting->rec[at % TR_BILL_CAP];
+    out->request_id[TR_ID_BYTES - 1] = '\0';
+    out->key[TR_KEY_BYTES - 1] = '\0';
+    return 0;
+}
+
+void tr_bill_durable(struct tr_shm *s, uint64_t upto)
+{
+    TR_ASSERT_ROLE(TR_ROLE_LEDGER);
+    /* Release: we have copied the records (head), and the file has them (durable).  Pairs with
+     * tr_bill_push and tr_bill_is_durable. */
+    atomic_store_explicit(&s->ledger->bill_head, upto, memory_order_release);
+    atomic_store_explicit(&s->ledger->durable, upto, memory_order_release);
+}
+
+bool tr_bill_is_durable(const struct tr_shm *s, uint64_t bill_seq)
+{
+    if (!s->config.ledger)
+        return true;
+    /* Acquire: pairs with the release in tr_bill_durable. */
+    return atomic_load_explicit(&s->ledger->durable, memory_order_acquire) >= bill_seq;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/extra.h"
+
+#include <errno.h>
+#include <math.h>
+#include <msgpack/pack.h>
+#include <msgpack/sbuffer.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* ---- packing (frontend) ---- */
+
+struct sink {
+    uint8_t *out;
+    size_t len, cap;
+};
+
+static int sink_write(void *data, const char *buf, size_t len)
+{
+    struct sink *k = data;
+    if (len > k->cap - k->len)
+        return -1;
+    memcpy(k->out + k->len, buf, len);
+    k->len += len;
+    return 0;
+}
+
+int tr_extra_pack(const struct tr_extra *e, uint8_t *out, size_t cap)
+{
+    struct sink k = {.out = out, .cap = cap};
+    msgpack_packer p;
+    msgpack_packer_init(&p, &k, sink_write);
+    int bad = msgpack_pack_map(&p, 2);
+    bad |= msgpack_pack_str_with_body(&p, "bias", 4);
+    bad |= msgpack_pack_array(&p, (size_t)e->n_bias * 2);
+    for (uint32_t i = 0; i < e->n_bias && !bad; i++) {
+        bad |= msgpack_pack_uint32(&p, e->bias[i].id);
+        bad |= msgpack_pack_double(&p, (double)e->bias[i].value);
+    }
+    bad |= msgpack_pack_str_with_body(&p, "stop", 4);
+    bad |= msgpack_pack_array(&p, e->n_stop);
+    for (uint32_t i = 0; i < e->n_stop && !bad; i++)
+        bad |= msgpack_pack_uint32(&p, e->stop_ids[i]);
+    return bad ? -ENOSPC : (int)k.len;
+}
+
+/* ---- reading (engine): just the types above, bounded, nothing allocated ---- */
+
+struct in {
+    const uint8_t *p, *end;
+};
+
+static bool get_be(struct in *in, unsigned n, uint64_t *v)
+{
+    if ((size_t)(in->end - in->p) < n)
+        return false;
+    *v = 0;
+    while (n--)
+        *v = *v << 8 | *in->p++;
+    return true;
+}
+
+static bool get_uint(struct in *in, uint64_t *v)
+{
+    uint64_t t;
+    if (!get_be(in, 1, &t))
+        return false;
+    if (t < 0x80) {
+        *v = t;
+        return true;
+    }
+    if (t < 0xcc || t > 0xcf)
+        return false;
+    return get_be(in, 1u << (t - 0xcc), v);
+}
+
+static bool get_f64(struct in *in, double *v)
+{
+    uint64_t t, bits;
+    if (!get_be(in, 1, &t) || t != 0xcb || !get_be(in, 8, &bits))
+        return false;
+    memcpy(v, &bits, sizeof(bits));
+    return true;
+}
+
+static bool get_array(struct in *in, uint64_t *n)
+{
+    uint64_t t;
+    if (!get_be(in, 1, &t))
+        return false;
+    if ((t & 0xf0) == 0x90) {
+        *n = t & 0x0f;
+        return true;
+    }
+    return t == 0xdc ? get_be(in, 2, n) : t == 0xdd ? get_be(in, 4, n) : false;
+}
+
+static bool get_key(struct in *in, const char *key)
+{
+    size_t len = strlen(key);
+    if ((size_t)(in->end - in->p) < len + 1 || in->p[0] != (0xa0 | len) ||
+        memcmp(in->p + 1, key, len) != 0)
+        return false;
+    in->p += len + 1;
+    return true;
+}
+
+static bool get_bias(struct in *in, uint32_t n_vocab, struct tr_extra *e)
+{
+    uint64_t n;
+    if (!get_array(in, &n) || n % 2 || n / 2 > TR_MAX_BIAS)
+        return false;
+    e->n_bias = (uint32_t)(n / 2);
+    for (uint32_t i = 0; i < e->n_bias; i++) {
+        uint64_t id;
+        double v;
+        if (!get_uint(in, &id) || id >= n_vocab || !get_f64(in, &v) || !isfinite(v) ||
+            fabs(v) > 100.0)
+            return false;
+        e->bias[i] = (struct tr_bias){.id = (uint32_t)id, .value = (float)v};
+    }
+    return true;
+}
+
+static bool get_stop(struct in *in, uint32_t n_vocab, struct tr_extra *e)
+{
+    uint64_t n;
+    if (!get_array(in, &n) || n > TR_MAX_STOP_IDS)
+        return false;
+    e->n_stop = (uint32_t)n;
+    for (uint32_t i = 0; i < e->n_stop; i++) {
+        uint64_t id;
+        if (!get_uint(in, &id) || id >= n_vocab)
+            return false;
+        e->stop_ids[i] = (uint32_t)id;
+    }
+    return true;
+}
+
+int tr_extra_unpack(const uint8_t *in, size_t len, uint32_t n_vocab, struct tr_extra *e)
+{
+    struct in r = {.p = in, .end = in + len};
+    e->n_bias = e->n_stop = 0;
+    if (len == 0)
+        return 0;
+    uint64_t t;
+    bool ok = get_be(&r, 1, &t) && t == 0x82 && get_key(&r, "bias") && get_bias(&r, n_vocab, e) &&
+              get_key(&r, "stop") && get_stop(&r, n_vocab, e) && r.p == r.end;
+    return ok ? 0 : -EINVAL;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/ring.h"
+
+#include "shm/region.h"
+
+#include <errno.h>
+#include <string.h>
+
+static char *place(const struct tr_shm *s, uint32_t slot)
+{
+    TR_ASSERT(slot < s->config.n_slots);
+    return (char *)s->rings + tr_layout_ring_at(&s->config, slot);
+}
+
+struct tr_ring *tr_ring_at(const struct tr_shm *s, uint32_t slot)
+{
+    return slot < s->config.n_slots ? (struct tr_ring *)place(s, slot) : NULL;
+}
+
+uint32_t *tr_ring_ids_rw(struct tr_shm *s, uint32_t slot)
+{
+    return (uint32_t *)(place(s, slot) + tr_layout_ring_ids(&s->config));
+}
+
+uint32_t *tr_ring_steps_rw(struct tr_shm *s, uint32_t slot)
+{
+    return (uint32_t *)(place(s, slot) + tr_layout_ring_steps(&s->config));
+}
+
+uint8_t *tr_ring_extra_rw(struct tr_shm *s, uint32_t slot)
+{
+    return (uint8_t *)(place(s, slot) + tr_layout_ring_extra(&s->config));
+}
+
+const uint32_t *tr_ring_ids(const struct tr_shm *s, uint32_t slot)
+{
+    return (const uint32_t *)(place(s, slot) + tr_layout_ring_ids(&s->config));
+}
+
+const uint32_t *tr_ring_steps(const struct tr_shm *s, uint32_t slot)
+{
+    return (const uint32_t *)(place(s, slot) + tr_layout_ring_steps(&s->config));
+}
+
+const uint8_t *tr_ring_extra(const struct tr_shm *s, uint32_t slot)
+{
+    return (const uint8_t *)(place(s, slot) + tr_layout_ring_extra(&s->config));
+}
+
+int tr_ring_push(struct tr_shm *s, uint32_t slot, uint32_t id, uint32_t step)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    struct tr_ring *r = tr_ring_at(s, slot);
+    /* Relaxed: only we write it. */
+    uint64_t n = atomic_load_explicit(&r->published, memory_order_relaxed);
+    if (r->prompt_len + n >= s->config.n_ctx)
+        return -ENOSPC;
+    tr_ring_ids_rw(s, slot)[r->prompt_len + n] = id;
+    tr_ring_steps_rw(s, slot)[n] = step;
+    /* Release: the id is whole before it is counted.  Pairs with the acquire in tr_ring_read. */
+    atomic_store_explicit(&r->published, n + 1, memory_order_release);
+    return 0;
+}
+
+void tr_ring_end(struct tr_shm *s, uint32_t slot, enum tr_state terminal)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    TR_ASSERT(tr_state_terminal(terminal));
+    /* Release: the end fields and the last ids come first.  Pairs with the acquire in tr_ring_read. */
+    atomic_store_explicit(&tr_ring_at(s, slot)->state, (uint32_t)terminal, memory_order_release);
+}
+
+/* Zero from `state` to the end of the fixed part: everything but the generation. */
+static void clear_fields(struct tr_ring *r)
+{
+    atomic_store_explicit(&r->state, TR_FREE, memory_order_relaxed);
+    atomic_store_explicit(&r->queue_pos, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->prefill_done, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->wants_cursor, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->published, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->lp_tail, 0, memory_order_relaxed);
+    r->finish = r->err = 0;
+    r->finish_index = r->overrun = r->finished_ns = r->cancel_ack_ns = r->disconnect_ns = 0;
+    atomic_store_explicit(&r->bill_seq, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->admitted_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->started_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->first_token_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->cached_tokens, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->preemptions, 0, memory_order_relaxed);
+    memset(&r->owner_area, 0, sizeof(*r) - offsetof(struct tr_ring, owner_area));
+}
+
+void tr_ring_reset(struct tr_shm *s, uint32_t slot)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    struct tr_ring *r = tr_ring_at(s, slot);
+    uint32_t gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
+    uint64_t used = r->prompt_len + atomic_load_explicit(&r->published, memory_order_relaxed);
+    if (used > s->config.n_ctx)
+        used = s->config.n_ctx;
+    /* The generation first: a reader that copies while we wipe finds it changed afterwards.  The
+     * fence keeps the wiping behind it; pairs with the acquire fence in tr_ring_read's callers,
+     * who compare `gen` again after they copied. */
+    atomic_store_explicit(&r->gen, gen + 1 ? gen + 1 : 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    memset(tr_ring_ids_rw(s, slot), 0, used * sizeof(uint32_t));
+    memset(tr_ring_extra_rw(s, slot), 0,
+           r->extra_len <= TR_EXTRA_BYTES ? r->extra_len : TR_EXTRA_BYTES);
+    clear_fields(r);
+}
+
+int64_t tr_ring_read(const struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t *state)
+{
+    const struct tr_ring *r = tr_ring_at(s, slot);
+    if (!r)
+        return -ESTALE;
+    /* Acquire: a terminal state makes the end fields and the last count visible; pairs with
+     * tr_ring_end. */
+    *state = atomic_load_explicit(&r->state, memory_order_acquire);
+    /* Acquire: the ids below the count are whole; pairs with tr_ring_push. */
+    uint64_t n = atomic_load_explicit(&r->published, memory_order_acquire);
+    if (atomic_load_explicit(&r->gen, memory_order_acquire) != gen)
+        return -ESTALE;
+    uint32_t prompt = r->prompt_len;
+    uint64_t room = prompt < s->config.n_ctx ? s->config.n_ctx - prompt : 0;
+    return (int64_t)(n < room ? n : room);
+}
