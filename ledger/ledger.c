@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger/ledger.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ledger/file.h"
+#include "ledger/row.h"
+#include "ledger/settle.h"
+#include "shm/bell.h"
+#include "shm/stat.h"
+#include "shm/stream_id.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    TAIL_BYTES = 4 << 20, /* more than TR_BILL_CAP rows: all that can be unconfirmed */
+    WAIT_MS = 250,        /* also the beat, and the look for a dead supervisor */
+    RETRY_MS = 200,       /* after a failed write */
+    ENGINE_GONE_MS = 300  /* the kernel kills it with the supervisor; let it be over */
+};
+
+struct ledger {
+    struct tr_shm *s;
+    const struct tr_ledger_config *c;
+    struct tr_lines rows, deliveries;
+    struct tr_stat *stat;
+    uint64_t *seen; /* stream ids (random bits) found in the file at the start */
+    size_t n_seen;
+    int signals;
+    bool stop;
+    bool failing; /* the last write failed: log changes, not every try */
+};
+
+/* ---- rows that a former ledger process wrote but did not confirm ---- */
+
+static void note_seen(void *arg, const char *line, size_t len)
+{
+    struct ledger *l = arg;
+    static const char key[] = "\"stream_id\":\"";
+    const char *p = memmem(line, len, key, sizeof(key) - 1);
+    if (!p)
+        return;
+    p += sizeof(key) - 1;
+    const char *q = memchr(p, '"', (size_t)(line + len - p));
+    struct tr_stream_id id;
+    if (q && tr_stream_id_parse(p, (size_t)(q - p), &id) == 0)
+        l->seen[l->n_seen++ % TR_BILL_CAP] = id.rand;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static bool was_seen(const struct ledger *l, uint64_t rand)
+{
+    return l->n_seen && bsearch(&rand, l->seen, l->n_seen, sizeof(rand), by_value);
+}
+
+/* ---- one group ---- */
+
+/* Adds to the group what is new in the queue. */
+static void gather(struct ledger *l, uint64_t *owners)
+{
+    struct tr_bill b;
+    char line[TR_ROW_BYTES];
+    while (tr_bill_peek(l->s, l->upto, &b) == 0) {
+        if (!was_seen(l, b.stream_rand)) {
+            size_t n = tr_row_bill(&b, l->c->model, line);
+            if (tr_lines_add(&l->rows, line, n))
+                break;
+            tr_stat_add(l->stat, TR_STAT_LEDGER_ROWS, 1);
+        }
+        if (b.owner_area < TR_MAX_AREAS)
+            *owners |= 1ull << b.owner_area;
+        l->upto++;
+    }
+}
+
+static void report(struct ledger *l, int ret)
+{
+    if (ret && !l->failing)
+        tr_log(TR_LOG_ERROR, "cannot write the ledger: %s; records wait", strerror(-ret));
+    if (!ret && l->failing)
+        tr_log(TR_LOG_INFO, "the ledger is written again");
+    l->failing = ret != 0;
+    if (ret)
+        tr_stat_add(l->stat, TR_STAT_LEDGER_ERRORS, 1);
+}
+
+/* Writes what stands in the queue.  True when something moved. */
+static bool commit_group(struct ledger *l)
+{
+    /* Relaxed: only we write it. */
+    uint64_t head = atomic_load_explicit(&l->s->ledger->bill_head, memory_order_relaxed);
+    uint64_t owners = 0;
+    gather(l, &owners);
+    if (l->upto == head)
+        return false;
+    for (int ret; (ret = tr_lines_commit(&l->rows)) != 0;) {
+        report(l, ret);
+        struct timespec nap = {.tv_nsec = RETRY_MS * 1000000L};
+        nanosleep(&nap, NULL);
+        atomic_store_explicit(&l->s->ledger->heartbeat_ns, tr_now_ns(), memory_order_relaxed);
+        if (getppid() != l->c->parent_pid)
+            return false; /* the group stays; the commit in settle() is the last try */
+    }
+    report(l, 0);
+    tr_bill_durable(l->s, l->upto);
+    for (uint32_t a = 0; a < l->s->config.n_areas; a++)
+        if (owners >> a & 1)
+            tr_bell_ring_area(l->s, a);
+    tr_bell_ring_engine(l->s);
+    return true;
+}
+
+static bool take_deliveries(struct ledger *l)
+{
+    struct tr_delivery d;
+    char line[TR_ROW_BYTES];
+    bool any = false;
+    for (uint32_t a = 0; a < l->s->config.n_areas; a++)
+        while (tr_delivery_pop(l->s, a, &d) == 0) {
+            size_t n = tr_row_delivery(&d, line);
+            if (tr_lines_add(&l->deliveries, line, n) && tr_lines_commit(&l->deliveries) == 0)
+                (void)tr_lines_add(&l->deliveries, line, n);
+            any = true;
+        }
+    /* Not part of the promise to a client: a failure is counted, the lines stay for the next try. */
+    if (any && tr_lines_commit(&l->deliveries))
+        tr_stat_add(l->stat, TR_STAT_LEDGER_ERRORS, 1);
+    return any;
+}
+
+static bool work(struct ledger *l)
+{
+    bool bills = commit_group(l), deliveries = take_deliveries(l);
+    return bills || deliveries;
+}
+
+/* ---- the end ---- */
+
+static void settle_one(void *arg, const struct tr_bill *b)
+{
+    struct ledger *l = arg;
+    char line[TR_ROW_BYTES];
+    if (was_seen(l, b->stream_rand))
+        return;
+    size_t n = tr_row_bill(b, l->c->model, line);
+    if (tr_lines_add(&l->rows, line, n) && tr_lines_commit(&l->rows) == 0)
+        (void)tr_lines_add(&l->rows, line, n);
+}
+
+/* The supervisor is gone and the engine with it: nothing else will account for what is running. */
+static void settle(struct ledger *l)
+{
+    struct timespec nap = {.tv_nsec = ENGINE_GONE_MS * 1000000L};
+    nanosleep(&nap, NULL);
+    while (work(l))
+        ;
+    tr_settle_rings(l->s, settle_one, l);
+    int ret = tr_lines_commit(&l->rows);
+    if (ret)
+        tr_log(TR_LOG_ERROR, "cannot settle into the ledger: %s", strerror(-ret));
+}
+
+static void take_signals(struct ledger *l)
+{
+    struct signalfd_siginfo si;
+    while (read(l->signals, &si, sizeof(si)) == (ssize_t)sizeof(si))
+        if (si.ssi_signo == SIGTERM && (int)si.ssi_pid == l->c->parent_pid)
+            l->stop = true;
+}
+
+/* ---- start and loop ---- */
+
+static int open_files(struct ledger *l)
+{
+    struct tr_errbuf err;
+    char path[4096];
+    if (snprintf(path, sizeof(path), "%s.delivery", l->c->path) >= (int)sizeof(path)) {
+        tr_log(TR_LOG_ERROR, "the path of the ledger is too long");
+        return -1;
+    }
+    if (tr_lines_open(&l->rows, l->c->path, &err) || tr_lines_open(&l->deliveries, path, &err)) {
+        tr_log(TR_LOG_ERROR, "%s", err.msg);
+        return -1;
+    }
+    if (l->rows.torn)
+        tr_log(TR_LOG_WARN, "the ledger ended in a torn line of %llu bytes: cut off",
+               (unsigned long long)l->rows.torn);
+    l->seen = calloc(TR_BILL_CAP, sizeof(*l->seen));
+    if (!l->seen || tr_lines_tail(&l->rows, TAIL_BYTES, note_seen, l)) {
+        tr_log(TR_LOG_ERROR, "cannot read the ledger %s", l->c->path);
+        return -1;
+    }
+    if (l->n_seen > TR_BILL_CAP)
+        l->n_seen = TR_BILL_CAP;
+    qsort(l->seen, l->n_seen, sizeof(*l->seen), by_value);
+    return 0;
+}
+
+static int open_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGUSR2); /* the supervisor died (PDEATHSIG) */
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void run(struct ledger *l)
+{
+    struct pollfd fds[2] = {{.fd = l->s->bell_ledger, .events = POLLIN},
+                            {.fd = l->signals, .events = POLLIN}};
+    for (;;) {
+        atomic_store_explicit(&l->s->ledger->heartbeat_ns, tr_now_ns(), memory_order_relaxed);
+        if (work(l))
+            continue;
+        if (l->stop)
+            return;
+        if (getppid() != l->c->parent_pid) {
+            settle(l);
+            return;
+        }
+        tr_bell_sleep(&l->s->ledger->sleeping);
+        if (!work(l))
+            poll(fds, 2, WAIT_MS);
+        tr_bell_awake(l->s->bell_ledger, &l->s->ledger->sleeping);
+        take_signals(l);
+    }
+}
+
+int tr_ledger_main(struct tr_shm *s, const struct tr_ledger_config *c)
+{
+    struct ledger l = {
+        .s = s, .c = c, .stat = s->stat[TR_STAT_LEDGER], .rows.fd = -1, .deliveries.fd = -1};
+    l.signals = open_signals();
+    int status = 1;
+    l.upto = atomic_load_explicit(&s->ledger->bill_head, memory_order_relaxed);
+    if (l.signals >= 0 && open_files(&l) == 0) {
+        atomic_store_explicit(&l.stat->pid, (uint64_t)getpid(), memory_order_relaxed);
+        run(&l);
+        status = 0;
+    }
+    tr_lines_close(&l.rows);
+    tr_lines_close(&l.deliveries);
+    free(l.seen);
+    if (l.signals >= 0)
+        close(l.signals);
+    return status;
+}
