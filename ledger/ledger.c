@@ -32,7 +32,8 @@ struct ledger {
     const struct tr_ledger_config *c;
     struct tr_lines rows, deliveries;
     struct tr_stat *stat;
-    uint64_t *seen; /* stream ids (random bits) found in the file at the start */
+    uint64_t upto;  /* records before this place are in the group or done */
+    uint64_t *seen; /* stream ids (random bits) of the last rows of the file, at the start */
     size_t n_seen;
     int signals;
     bool stop;
