@@ -31,7 +31,7 @@ void tr_detok_init(struct tr_detok *d, const struct tr_vocab *v, bool skip_speci
 int tr_detok_push(struct tr_detok *d, int32_t id, char *out, size_t *len);
 
 /* No more ids come: an unfinished character becomes U+FFFD.  Returns the bytes written. */
-size_t tr_detok_flush(struct tr_detok *d, char out[3]);
+size_t tr_detok_flush(struct tr_detok *d, char out[TR_UTF8_FLUSH_MAX]);
 
 /* True while bytes are held back. */
 static inline bool tr_detok_held(const struct tr_detok *d)

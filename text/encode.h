@@ -19,13 +19,8 @@
 #ifndef TR_TEXT_ENCODE_H
 #define TR_TEXT_ENCODE_H
 
+#include "text/span.h"
 #include "text/vocab.h"
-
-/* Bytes [start, end) of a text. */
-struct tr_span {
-    size_t start;
-    size_t end;
-};
 
 /* Longest text, in bytes (positions are 32-bit inside). */
 #define TR_ENCODE_TEXT_MAX ((size_t)1 << 30)

@@ -5,6 +5,8 @@
  * (The Unicode Standard, 3.9, "U+FFFD Substitution of Maximal Subparts"): F0 9F 98 followed by
  * 'x' is one U+FFFD, ED A0 80 is three.  A byte that can never become part of a character is
  * replaced at once; only the beginning of a possible character (at most three bytes) is held.
+ * One exception, to agree with the common incremental decoders: the first two bytes of a
+ * surrogate (ED A0 to ED BF) are two U+FFFD only when the next byte comes, whatever it is.
  *
  * Any process, any thread; no allocation. */
 #ifndef TR_TEXT_UTF8_H
@@ -21,16 +23,18 @@ struct tr_utf8 {
     uint8_t n; /* 0..3 bytes in held */
 };
 
-/* What tr_utf8_push may write for n bytes of input: held bytes that turn out wrong make one
- * U+FFFD, each input byte makes at most one more. */
-#define TR_UTF8_OUT_MAX(n) (3 * (n) + 3)
+/* Most bytes that held bytes can become when they turn out wrong: two U+FFFD. */
+#define TR_UTF8_FLUSH_MAX 6
+
+/* What tr_utf8_push may write for n bytes of input, each of which makes at most one U+FFFD. */
+#define TR_UTF8_OUT_MAX(n) (3 * (n) + TR_UTF8_FLUSH_MAX)
 
 /* Takes n bytes, writes the text that is certain to `out` (room for TR_UTF8_OUT_MAX(n)) and
  * returns its length.  `out` is always whole characters. */
 size_t tr_utf8_push(struct tr_utf8 *u, const char *in, size_t n, char *out);
 
-/* The input has ended: what is held becomes one U+FFFD.  Writes 0 or 3 bytes, returns how many. */
-size_t tr_utf8_flush(struct tr_utf8 *u, char out[3]);
+/* The input has ended: what is held becomes U+FFFD.  Returns the number of bytes written. */
+size_t tr_utf8_flush(struct tr_utf8 *u, char out[TR_UTF8_FLUSH_MAX]);
 
 /* Length of the longest prefix of p[0, len) that is valid UTF-8 in whole characters. */
 size_t tr_utf8_valid_prefix(const char *p, size_t len);

@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+
+tr_program_test(golden text ${CMAKE_SOURCE_DIR}/tests/golden/text.c text PkgConfig::JANSSON)

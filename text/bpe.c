@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text/bpe.c - see bpe.h. */
+#include "text/bpe.h"
+
+#include "text/utf8.h"
+#include "text/vocab_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_RANK UINT32_MAX
+#define NONE UINT32_MAX
+
+struct tr_bpe {
+    const struct tr_vocab *v;
+    struct tr_index pieces; /* those BPE may produce */
+    int32_t byte_id[256];   /* -1: the vocabulary lacks it */
+    uint32_t n_merges;
+    int32_t *joined; /* [n_merges] what a merge gives */
+    struct pair_slot {
+        int32_t left; /* -1: free */
+        int32_t right;
+        uint32_t rank;
+    } * pair; /* open addressing, at most half full */
+    size_t mask;
+};
+
+/* A piece of the word while it is put together.  prev and next are indices, NONE at the ends. */
+struct tr_bpe_sym {
+    int32_t id;
+    uint32_t prev;
+    uint32_t next;
+    uint32_t rank; /* of the merge with the next one; NO_RANK if there is none or it is gone */
+};
+
+struct tr_bpe_pair {
+    uint32_t rank;
+    uint32_t at; /* index of the left symbol */
+};
+
+ptrdiff_t tr_bpe_unmap(const char *text, size_t len, char *out)
+{
+    size_t n = 0;
+
+    /* The alphabet lies below U+0144: one or two bytes each. */
+    for (size_t i = 0; i < len;) {
+        unsigned c = (unsigned char)text[i++];
+        if (c >= 0x80) {
+            if (c < 0xc2 || c > 0xc5 || i == len || ((unsigned char)text[i] & 0xc0) != 0x80)
+                return -1;
+            c = (c & 0x1f) << 6 | ((unsigned char)text[i++] & 0x3f);
+        }
+        if ((c >= 0x21 && c <= 0x7e) || (c >= 0xa1 && c <= 0xac) || (c >= 0xae && c <= 0xff))
+            out[n++] = (char)c;
+        else if (c >= 0x100 && c <= 0x120) /* bytes 00..20 */
+            out[n++] = (char)(c - 0x100);
+        else if (c >= 0x121 && c <= 0x142) /* bytes 7f..a0 */
+            out[n++] = (char)(c - 0x121 + 0x7f);
+        else if (c == 0x143)
+            out[n++] = (char)0xad;
+        else
+            return -1;
+    }
+    return (ptrdiff_t)n;
+}
+
+static size_t pair_hash(int32_t left, int32_t right)
+{
+    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15ULL;
+
+    return (size_t)(h ^ (h >> 32));
+}
+
+static struct pair_slot *pair_slot(const struct tr_bpe *b, int32_t left, int32_t right)
+{
+    size_t i = pair_hash(left, right) & b->mask;
+
+    while (b->pair[i].left >= 0 && (b->pair[i].left != left || b->pair[i].right != right))
+        i = (i + 1) & b->mask;
+    return &b->pair[i];
+}
+
+static uint32_t rank_of(const struct tr_bpe *b, int32_t left, int32_t right)
+{
+    const struct pair_slot *s = pair_slot(b, left, right);
+
+    return s->left < 0 ? NO_RANK : s->rank;
+}
+
+/* One line of the file: "left right", in the alphabet. */
+static int read_merge(struct tr_bpe *b, uint32_t rank, struct tr_str line, struct tr_errbuf *err)
+{
+    char bytes[2 * TR_VOCAB_PIECE_MAX];
+    /* A piece may begin with a blank only in a file that is wrong anyway: blanks are mapped. */
+    const char *gap = line.len > 1 ? memchr(line.p + 1, ' ', line.len - 1) : NULL;
+    int shown = line.len < 64 ? (int)line.len : 64;
+
+    if (!gap || line.len > sizeof(bytes))
+        return tr_errf(err, -EINVAL, "tokenizer.ggml.merges[%u] is no pair of pieces: \"%.*s\"",
+                       rank, shown, line.p);
+    size_t llen = (size_t)(gap - line.p);
+    ptrdiff_t nl = tr_bpe_unmap(line.p, llen, bytes);
+    ptrdiff_t nr = nl < 0 ? -1 : tr_bpe_unmap(gap + 1, line.len - llen - 1, bytes + nl);
+    int32_t left = -1;
+    int32_t right = -1;
+    int32_t both = -1;
+    if (nr >= 0) {
+        left = tr_index_find(&b->pieces, b->v, bytes, (size_t)nl);
+        right = tr_index_find(&b->pieces, b->v, bytes + nl, (size_t)nr);
+        both = tr_index_find(&b->pieces, b->v, bytes, (size_t)(nl + nr));
+    }
+    if (left < 0 || right < 0 || both < 0)
+        return tr_errf(err, -EINVAL,
+                       "tokenizer.ggml.merges[%u] names a piece that is not in the vocabulary: "
+                       "\"%.*s\"",
+                       rank, shown, line.p);
+    b->joined[rank] = both;
+    struct pair_slot *s = pair_slot(b, left, right);
+    if (s->left < 0)
+        *s = (struct pair_slot){left, right, rank};
+    return 0;
+}
+
+static int merge_word(const struct tr_bpe *b, struct tr_bpe_run *run, const char *word, size_t len,
+                      struct tr_ids *out);
+
+/* Most words of a text are one piece in the end.  Which pieces those are is found out once, so
+ * that such a word costs one look-up. */
+static int mark_whole(struct tr_bpe *b, struct tr_vocab *v, bool ignore_merges)
+{
+    struct tr_bpe_run run = {0};
+    int rc = 0;
+
+    for (uint32_t id = 0; id < v->size && rc == 0; id++) {
+        int32_t got[2];
+        struct tr_ids ids = {got, 2, 0};
+        size_t len;
+        const char *p = tr_vocab_bytes(v, (int32_t)id, &len);
+        if (len == 0 || (v->flags[id] & TR_PIECE_NOT_BPE) ||
+            tr_index_find(&b->pieces, v, p, len) != (int32_t)id)
+            continue;
+        if (!ignore_merges)
+            rc = merge_word(b, &run, p, len, &ids);
+        if (ignore_merges || (rc == 0 && ids.n == 1 && got[0] == (int32_t)id))
+            v->flags[id] |= TR_PIECE_WHOLE;
+    }
+    tr_bpe_run_fini(&run);
+    return rc;
+}
+
+struct tr_bpe *tr_bpe_open(struct tr_vocab *v, struct tr_gguf_array merges, bool ignore_merges,
+                           struct tr_errbuf *err)
+{
+    struct tr_bpe *b = calloc(1, sizeof(*b));
+    size_t slots = 16;
+
+    if (!b)
+        goto nomem;
+    if (merges.len >= NO_RANK / 4) {
+        tr_errf(err, 0, "tokenizer.ggml.merges has too many elements");
+        goto fail;
+    }
+    while (slots < merges.len * 2)
+        slots *= 2;
+    b->v = v;
+    b->mask = slots - 1;
+    b->n_merges = (uint32_t)merges.len;
+    b->pair = malloc(slots * sizeof(*b->pair));
+    b->joined = calloc(merges.len + 1, sizeof(*b->joined));
+    if (!b->pair || !b->joined || tr_index_init(&b->pieces, v, 0, TR_PIECE_NOT_BPE) < 0)
+        goto nomem;
+    for (size_t i = 0; i < slots; i++)
+        b->pair[i].left = -1;
+    for (int c = 0; c < 256; c++) {
+        char byte = (char)c;
+        b->byte_id[c] = tr_index_find(&b->pieces, v, &byte, 1);
+    }
+    for (uint32_t rank = 0; rank < b->n_merges; rank++) {
+        struct tr_str line;
+        if (tr_gguf_next_str(&merges, &line) < 0) {
+            tr_errf(err, 0, "tokenizer.ggml.merges is no array of strings");
+            goto fail;
+        }
+        if (read_merge(b, rank, line, err) < 0)
+            goto fail;
+    }
+    if (mark_whole(b, v, ignore_merges) < 0)
+        goto nomem;
+    return b;
+nomem:
+    tr_errf(err, 0, "out of memory for the merges of the vocabulary");
+fail:
+    tr_bpe_close(b);
+    return NULL;
+}
+
+void tr_bpe_close(struct tr_bpe *b)
+{
+    if (!b)
+        return;
+    tr_index_fini(&b->pieces);
+    free(b->pair);
+    free(b->joined);
+    free(b);
+}
+
+void tr_bpe_run_fini(struct tr_bpe_run *run)
+{
+    free(run->sym);
+    free(run->heap);
+    *run = (struct tr_bpe_run){0};
+}
+
+/* Room for n symbols.  Each merge takes one pair from the heap and adds at most two, so there are
+ * never more than twice as many pairs. */
+static int reserve(struct tr_bpe_run *run, size_t n)
+{
+    if (n <= run->cap)
+        return 0;
+    size_t cap = n < 64 ? 64 : n;
+    struct tr_bpe_sym *sym = malloc(cap * sizeof(*sym));
+    struct tr_bpe_pair *heap = malloc(2 * cap * sizeof(*heap));
+    if (!sym || !heap) {
+        free(sym);
+        free(heap);
+        return -ENOMEM;
+    }
+    free(run->sym);
+    free(run->heap);
+    run->sym = sym;
+    run->heap = heap;
+    run->cap = cap;
+    return 0;
+}
+
+static bool before(struct tr_bpe_pair a, struct tr_bpe_pair b)
+{
+    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+}
+
+static void heap_push(struct tr_bpe_run *run, size_t *n, struct tr_bpe_pair p)
+{
+    size_t i = (*n)++;
+
+    for (; i > 0; i = (i - 1) / 2) {
+        run->steps++;
+        if (!before(p, run->heap[(i - 1) / 2]))
+            break;
+        run->heap[i] = run->heap[(i - 1) / 2];
+    }
+    run->heap[i] = p;
+}
+
+static struct tr_bpe_pair heap_pop(struct tr_bpe_run *run, size_t *n)
+{
+    struct tr_bpe_pair top = run->heap[0];
+    struct tr_bpe_pair last = run->heap[--*n];
+    size_t i = 0;
+
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= *n)
+            break;
+        run->steps++;
+        if (child + 1 < *n && before(run->heap[child + 1], run->heap[child]))
+            child++;
+        if (!before(run->heap[child], last))
+            break;
+        run->heap[i] = run->heap[child];
+        i = child;
+    }
+    run->heap[i] = last;
+    return top;
+}
+
+/* Looks up the pair that starts at symbol i and puts it into the heap. */
+static void offer(const struct tr_bpe *b, struct tr_bpe_run *run, size_t *n, uint32_t i)
+{
+    struct tr_bpe_sym *s = &run->sym[i];
+
+    s->rank = s->next == NONE ? NO_RANK : rank_of(b, s->id, run->sym[s->next].id);
+    if (s->rank != NO_RANK)
+        heap_push(run, n, (struct tr_bpe_pair){s->rank, i});
+}
+
+/* Joins symbol i with the next one. */
+static void join(const struct tr_bpe *b, struct tr_bpe_run *run, size_t *n, uint32_t i)
+{
+    struct tr_bpe_sym *s = &run->sym[i];
+    struct tr_bpe_sym *gone = &run->sym[s->next];
+
+    s->id = b->joined[s->rank];
+    s->next = gone->next;
+    gone->rank = NO_RANK; /* its entry in the heap is stale */
+    if (s->next != NONE)
+        run->sym[s->next].prev = i;
+    offer(b, run, n, i);
+    if (s->prev != NONE)
+        offer(b, run, n, s->prev);
+}
+
+static int merge_word(const struct tr_bpe *b, struct tr_bpe_run *run, const char *word, size_t len,
+                      struct tr_ids *out)
+{
+    uint32_t n = 0;
+    size_t heap_n = 0;
+
+    if (reserve(run, len) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < len; i++) {
+        int32_t id = b->byte_id[(unsigned char)word[i]];
+        if (id < 0)
+            continue;
+        run->sym[n] = (struct tr_bpe_sym){id, n ? n - 1 : NONE, n + 1, NO_RANK};
+        n++;
+    }
+    if (n == 0)
+        return 0;
+    run->sym[n - 1].next = NONE;
+    for (uint32_t i = 0; i < n; i++)
+        offer(b, run, &heap_n, i);
+    while (heap_n > 0) {
+        struct tr_bpe_pair p = heap_pop(run, &heap_n);
+        /* Stale entries have another rank than the pair that is there now.  (An equal one would
+         * be the same pair.) */
+        if (run->sym[p.at].rank == p.rank)
+            join(b, run, &heap_n, p.at);
+    }
+    for (uint32_t i = 0; i != NONE; i = run->sym[i].next)
+        tr_ids_push(out, run->sym[i].id);
+    return 0;
+}
+
+int tr_bpe_word(const struct tr_bpe *b, struct tr_bpe_run *run, const char *word, size_t len,
+                struct tr_ids *out)
+{
+    if (len <= TR_VOCAB_PIECE_MAX) {
+        int32_t id = tr_index_find(&b->pieces, b->v, word, len);
+        if (id >= 0 && (b->v->flags[id] & TR_PIECE_WHOLE)) {
+            tr_ids_push(out, id);
+            return 0;
+        }
+    }
+    return merge_word(b, run, word, len, out);
+}
