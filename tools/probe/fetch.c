@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "probe/fetch.h"
+
+#include "base/clock.h"
+#include "probe/http_client.h"
+#include "probe/request.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BODY_MAX (16u << 20)
+#define LIMIT_NS 10000000000u
+
+struct body {
+    char *p;
+    size_t len, cap;
+};
+
+static int take_body(void *ctx, const char *bytes, size_t len)
+{
+    struct body *b = ctx;
+    if (b->cap - b->len < len + 1) {
+        size_t cap = b->cap ? b->cap * 2 : 4096;
+        while (cap - b->len < len + 1)
+            cap *= 2;
+        char *p = realloc(b->p, cap);
+        if (!p)
+            return -ENOMEM;
+        b->p = p;
+        b->cap = cap;
+    }
+    memcpy(b->p + b->len, bytes, len);
+    b->len += len;
+    b->p[b->len] = 0;
+    return 0;
+}
+
+/* 0 when `events` came, -ETIMEDOUT. */
+static int wait_for(int fd, short events, uint64_t deadline)
+{
+    for (;;) {
+        uint64_t now = tr_now_ns();
+        if (now >= deadline)
+            return -ETIMEDOUT;
+        struct pollfd p = {fd, events, 0};
+        int n = poll(&p, 1, (int)((deadline - now) / 1000000) + 1);
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+    }
+}
+
+static int send_all(int fd, const char *p, size_t len, uint64_t deadline)
+{
+    while (len) {
+        int rc = wait_for(fd, POLLOUT, deadline);
+        if (rc)
+            return rc;
+        ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return -errno;
+        if (n > 0) {
+            p += n;
+            len -= (size_t)n;
+        }
+    }
+    return 0;
+}
+
+static int read_all(int fd, struct tr_httpc *r, uint64_t deadline)
+{
+    for (;;) {
+        char buf[16384];
+        int rc = wait_for(fd, POLLIN, deadline);
+        if (rc)
+            return rc;
+        ssize_t n = recv(fd, buf, sizeof(buf), 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (n < 0)
+            return -errno;
+        rc = n ? tr_httpc_push(r, buf, (size_t)n) : tr_httpc_eof(r);
+        if (rc)
+            return rc < 0 ? rc : 0;
+    }
+}
+
+static int connected(int fd, uint64_t deadline)
+{
+    int rc = wait_for(fd, POLLOUT, deadline), soerr = 0;
+    socklen_t n = sizeof(soerr);
+    if (!rc && !getsockopt(fd, SOL_SOCKET, SO_ERROR, &soerr, &n))
+        rc = -soerr;
+    return rc;
+}
+
+char *tr_fetch(const struct tr_probe_opts *o, const char *path, size_t *len, int *rc,
+               struct tr_errbuf *err)
+{
+    static const struct tr_httpc_ops ops = {NULL, take_body};
+    uint64_t deadline = tr_now_ns() + LIMIT_NS;
+    struct body body = {0};
+    struct tr_httpc http;
+    size_t req_len = 0;
+    char *req = tr_request_get(o, path, &req_len);
+    tr_httpc_init(&http, BODY_MAX, &ops, &body);
+
+    int fd = req ? tr_url_connect(&o->url) : -ENOMEM;
+    int why = fd < 0 ? fd : connected(fd, deadline);
+    if (why) {
+        *rc = tr_errf(err, -ECONNREFUSED, "cannot connect to %s: %s", o->url_text, strerror(-why));
+        goto out;
+    }
+    why = send_all(fd, req, req_len, deadline);
+    if (!why)
+        why = read_all(fd, &http, deadline);
+    if (!why)
+        why = take_body(&body, "", 0);
+    if (why)
+        *rc = tr_errf(err, -EPROTO, "%s: %s", path, http.fault ? http.fault : strerror(-why));
+    else if (http.status != 200)
+        *rc = tr_errf(err, -EPROTO, "%s: status %d", path, http.status);
+    else
+        *rc = 0;
+out:
+    free(req);
+    if (fd >= 0)
+        close(fd);
+    if (*rc) {
+        free(body.p);
+        return NULL;
+    }
+    *len = body.len;
+    return body.p;
+}
+
+char *tr_fetch_model(const struct tr_probe_opts *o, int *rc, struct tr_errbuf *err)
+{
+    size_t len;
+    char *page = tr_fetch(o, "/v1/models", &len, rc, err), *model = NULL;
+    if (!page)
+        return NULL;
+    json_t *root = json_loadb(page, len, 0, NULL);
+    const json_t *id = json_object_get(json_array_get(json_object_get(root, "data"), 0), "id");
+    if (json_is_string(id) && json_string_length(id))
+        model = strdup(json_string_value(id));
+    if (!model)
+        *rc = tr_errf(err, -EPROTO, "/v1/models names no model; say which with --model");
+    json_decref(root);
+    free(page);
+    return model;
+}
