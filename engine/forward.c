@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/forward.h"
+
+#include "base/assert.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+_Static_assert((int)TR_KV_BLOCK == (int)TR_OPS_KV_BLOCK, "one block size in all layers");
+_Static_assert((int)TR_KV_F16 == (int)TR_OPS_KV_F16 && (int)TR_KV_Q8_0 == (int)TR_OPS_KV_Q8_0 &&
+                   (int)TR_KV_F32 == (int)TR_OPS_KV_F32,
+               "the two enumerations are the same");
+
+struct tr_forward {
+    const struct tr_model *m;
+    const struct tr_ops *ops;
+    struct tr_dev *dev;
+    struct tr_forward_config c;
+    struct tr_kv kv;
+    size_t kv_len;
+    struct tr_rope rope;
+    void (*tap)(void *arg, uint32_t stage, const float *x, uint32_t n_rows);
+    void *tap_arg;
+    /* Scratch, all in one region. */
+    uint8_t *scratch;
+    size_t scratch_len;
+    void *angles;
+    uint32_t *tokens;           /* [max_rows] */
+    struct tr_place *places;    /* [max_rows] */
+    struct tr_place *out_place; /* [max_out] */
+    uint32_t *out_row;          /* [max_out] the row that fills these logits */
+    float *x;                   /* [max_rows, n_embd] the residual stream */
+    float *x_out;               /* [max_out, n_embd] its rows with logits */
+    float *h;                   /* [max_rows, n_embd] normed rows, and what a layer's half adds */
+    float *q, *attn;            /* [max_rows, n_head * head_dim] */
+    float *q_out;               /* [max_out, n_head * head_dim] */
+    float *k, *v;               /* [max_rows, n_head_kv * head_dim] */
+    float *gate, *up;           /* [max_rows, n_ff] */
+    struct tr_act act_embd, act_attn, act_ff;
+};
+
+uint64_t tr_forward_kv_block_bytes(const struct tr_model *m, enum tr_kv_type type)
+{
+    return (uint64_t)m->hp.n_layer *
+           tr_kv_block_bytes((enum tr_ops_kv)type, m->hp.n_head_kv, m->hp.head_dim);
+}
+
+/* The next `n` bytes of the scratch; in the counting pass there is no memory yet. */
+static void *carve(struct tr_forward *f, size_t *used, size_t n)
+{
+    void *p = f->scratch ? f->scratch + *used : NULL;
+    *used += (n + TR_OPS_ALIGN - 1) & ~(size_t)(TR_OPS_ALIGN - 1);
+    return p;
+}
+
+static float *carve_floats(struct tr_forward *f, size_t *used, uint32_t rows, uint32_t dim)
+{
+    return carve(f, used, (size_t)rows * dim * sizeof(float));
+}
+
+static void carve_act(struct tr_forward *f, size_t *used, struct tr_act *a, uint32_t dim)
+{
+    void *mem = carve(f, used, f->ops->act_bytes(f->dev, f->c.max_rows, dim));
+    if (mem)
+        f->ops->act_init(f->dev, a, f->c.max_rows, dim, mem);
+}
+
+/* Places everything; called once to count and once with memory.  Returns the bytes. */
+static size_t lay_out(struct tr_forward *f)
+{
+    const struct tr_hparams *hp = &f->m->hp;
+    uint32_t rows = f->c.max_rows, outs = f->c.max_out;
+    uint32_t q_dim = hp->n_head * hp->head_dim, kv_dim = hp->n_head_kv * hp->head_dim;
+    size_t used = 0;
+    f->angles = carve(f, &used, tr_rope_bytes(hp->n_rot, f->c.n_ctx));
+    f->tokens = carve(f, &used, rows * sizeof(*f->tokens));
+    f->places = carve(f, &used, rows * sizeof(*f->places));
+    f->out_place = carve(f, &used, outs * sizeof(*f->out_place));
+    f->out_row = carve(f, &used, outs * sizeof(*f->out_row));
+    f->x = carve_floats(f, &used, rows, hp->n_embd);
+    f->x_out = carve_floats(f, &used, outs, hp->n_embd);
+    f->h = carve_floats(f, &used, rows, hp->n_embd);
+    f->q = carve_floats(f, &used, rows, q_dim);
+    f->attn = carve_floats(f, &used, rows, q_dim);
+    f->q_out = carve_floats(f, &used, outs, q_dim);
+    f->k = carve_floats(f, &used, rows, kv_dim);
+    f->v = carve_floats(f, &used, rows, kv_dim);
+    f->gate = carve_floats(f, &used, rows, hp->n_ff);
+    f->up = carve_floats(f, &used, rows, hp->n_ff);
+    carve_act(f, &used, &f->act_embd, hp->n_embd);
+    carve_act(f, &used, &f->act_attn, q_dim);
+    carve_act(f, &used, &f->act_ff, hp->n_ff);
+    return used;
+}
+
+static void init_rope(struct tr_forward *f)
+{
+    const struct tr_hparams *hp = &f->m->hp;
+    double freq[TR_OPS_HEAD_MAX / 2];
+    for (uint32_t i = 0; i < hp->n_rot / 2; i++)
+        freq[i] = pow(hp->rope_base, -2.0 * i / hp->n_rot);
+    tr_rope_init(&f->rope, hp->rope_style, hp->n_rot, f->c.n_ctx, freq, f->angles);
+}
+
+static int take_memory(struct tr_forward *f, struct tr_errbuf *err)
+{
+    const struct tr_hparams *hp = &f->m->hp;
+    f->kv = (struct tr_kv){.type = (enum tr_ops_kv)f->c.kv_type,
+                           .n_layer = hp->n_layer,
+                           .n_blocks = f->c.n_kv_blocks,
+                           .n_head_kv = hp->n_head_kv,
+                           .head_dim = hp->head_dim};
+    f->kv.block_bytes = tr_kv_block_bytes(f->kv.type, hp->n_head_kv, hp->head_dim);
+    if (f->kv.block_bytes == 0)
+        return tr_errf(err, -EINVAL, "heads of %" PRIu32 " elements cannot be kept in this KV type",
+                       hp->head_dim);
+    if (__builtin_mul_overflow(f->kv.block_bytes * hp->n_layer, (size_t)f->c.n_kv_blocks,
+                               &f->kv_len) ||
+        !(f->kv.mem = tr_model_map(f->kv_len, false)))
+        return tr_errf(err, -ENOMEM, "no memory for %" PRIu32 " KV blocks of %" PRIu64 " bytes",
+                       f->c.n_kv_blocks, tr_forward_kv_block_bytes(f->m, f->c.kv_type));
+    f->scratch_len = lay_out(f);
+    f->scratch = tr_model_map(f->scratch_len, true);
+    if (!f->scratch)
+        return tr_errf(err, -ENOMEM, "no memory for %zu bytes of scratch (%" PRIu32 " rows)",
+                       f->scratch_len, f->c.max_rows);
+    lay_out(f);
+    return 0;
+}
+
+struct tr_forward *tr_forward_open(const struct tr_model *m, const struct tr_ops *ops,
+                                   struct tr_dev *dev, const struct tr_forward_config *c,
+                                   struct tr_errbuf *err)
+{
+    TR_ASSERT(c->max_rows && c->max_out && c->max_out <= c->max_rows);
+    TR_ASSERT(c->n_ctx && c->n_ctx <= (uint64_t)c->n_kv_blocks * TR_KV_BLOCK);
+    struct tr_forward *f = calloc(1, sizeof(*f));
+    if (!f) {
+        tr_errf(err, -ENOMEM, "no memory");
+        return NULL;
+    }
+    f->m = m;
+    f->ops = ops;
+    f->dev = dev;
+    f->c = *c;
+    if (take_memory(f, err) < 0) {
+        tr_forward_close(f);
+        return NULL;
+    }
+    init_rope(f);
+    return f;
+}
+
+/* Checks the batch (our scheduler made it, so asserts) and spreads it over the arrays that the
+ * operations read. */
+static void spread(struct tr_forward *f, const struct tr_batch *b)
+{
+    TR_ASSERT(b->n_rows >= 1 && b->n_rows <= f->c.max_rows && b->n_out <= f->c.max_out);
+    for (uint32_t o = 0; o < b->n_out; o++)
+        f->out_row[o] = UINT32_MAX;
+    for (uint32_t i = 0; i < b->n_rows; i++) {
+        const struct tr_row *r = &b->rows[i];
+        TR_ASSERT(r->token < f->m->hp.n_vocab && r->pos < f->c.n_ctx && r->seq < b->n_seqs);
+        const struct tr_kv_table *t = &b->seqs[r->seq];
+        TR_ASSERT(r->pos / TR_KV_BLOCK < t->n_blocks);
+        TR_ASSERT(t->blocks[r->pos / TR_KV_BLOCK] < f->c.n_kv_blocks);
+        f->tokens[i] = r->token;
+        f->places[i] = (struct tr_place){.blocks = t->blocks, .pos = r->pos};
+        if (r->out == TR_NO_LOGITS)
+            continue;
+        TR_ASSERT(r->out < b->n_out && f->out_row[r->out] == UINT32_MAX);
+        f->out_row[r->out] = i;
+        f->out_place[r->out] = f->places[i];
+    }
+    for (uint32_t o = 0; o < b->n_out; o++)
+        TR_ASSERT(f->out_row[o] != UINT32_MAX);
+}
+
+/* What a layer's halves work on: all rows, and from the last layer's attention on only those with
+ * logits. */
+struct rows {
+    const struct tr_place *places;
+    float *x, *q;
+    uint32_t n;
+};
+
+static struct rows only_out(struct tr_forward *f, const struct rows *all, uint32_t n_out)
+{
+    const struct tr_hparams *hp = &f->m->hp;
+    size_t dim = hp->n_embd, q_dim = (size_t)hp->n_head * hp->head_dim;
+    for (uint32_t o = 0; o < n_out; o++) {
+        size_t r = f->out_row[o];
+        memcpy(f->x_out + o * dim, all->x + r * dim, dim * sizeof(float));
+        memcpy(f->q_out + o * q_dim, all->q + r * q_dim, q_dim * sizeof(float));
+    }
+    return (struct rows){.places = f->out_place, .x = f->x_out, .q = f->q_out, .n = n_out};
+}
+
+/* q, k, v of the normed rows in h; K and V are stored before anybody reads them. */
+static void project(struct tr_forward *f, uint32_t layer, const struct rows *r)
+{
+    const struct tr_ops *ops = f->ops;
+    const struct tr_hparams *hp = &f->m->hp;
+    const struct tr_layer *l = &f->m->layers[layer];
+    ops->act_set(f->dev, &f->act_embd, f->h, r->n);
+    ops->matmul(f->dev, &l->q, &f->act_embd, r->q);
+    ops->matmul(f->dev, &l->k, &f->act_embd, f->k);
+    ops->matmul(f->dev, &l->v, &f->act_embd, f->v);
+    ops->rope(f->dev, &f->rope, r->q, r->places, r->n, hp->n_head, hp->head_dim);
+    ops->rope(f->dev, &f->rope, f->k, r->places, r->n, hp->n_head_kv, hp->head_dim);
+    ops->kv_write(f->dev, &f->kv, layer, r->places, r->n, f->k, f->v);
+}
+
+/* From q to what attention adds to x, in h. */
+static void attend(struct tr_forward *f, uint32_t layer, const struct rows *r)
+{
+    const struct tr_ops *ops = f->ops;
+    const struct tr_hparams *hp = &f->m->hp;
+    float scale = 1.0f / sqrtf((float)hp->head_dim);
+    ops->attention(f->dev, &f->kv, layer, r->places, r->n, r->q, hp->n_head, scale, f->attn);
+    ops->act_set(f->dev, &f->act_attn, f->attn, r->n);
+    ops->matmul(f->dev, &f->m->layers[layer].attn_out, &f->act_attn, f->h);
+}
+
+/* From the normed rows in h to what the feed-forward half adds to x, in h again. */
+static void feed_forward(struct tr_forward *f, uint32_t layer, const struct rows *r)
+{
+    const struct tr_ops *ops = f->ops;
+    const struct tr_layer *l = &f->m->layers[layer];
+    ops->act_set(f->dev, &f->act_embd, f->h, r->n);
+    ops->matmul(f->dev, &l->gate, &f->act_embd, f->gate);
+    ops->matmul(f->dev, &l->up, &f->act_embd, f->up);
+    ops->silu_mul(f->dev, f->gate, f->up, r->n, f->m->hp.n_ff);
+    ops->act_set(f->dev, &f->act_ff, f->gate, r->n);
+    ops->matmul(f->dev, &l->down, &f->act_ff, f->h);
+}
+
+static void tap(const struct tr_forward *f, uint32_t stage, const float *x, uint32_t n_rows)
+{
+    if (f->tap)
+        f->tap(f->tap_arg, stage, x, n_rows);
+}
+
+void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *logits,
+                    void (*beat)(void *), void *arg)
+{
+    const struct tr_ops *ops = f->ops;
+    const struct tr_model *m = f->m;
+    const struct tr_hparams *hp = &m->hp;
+    spread(f, batch);
+    struct rows r = {.places = f->places, .x = f->x, .q = f->q, .n = batch->n_rows};
+    ops->embed(f->dev, &m->token_embd, f->tokens, r.n, r.x);
+    tap(f, 0, r.x, r.n);
+    ops->rms_norm(f->dev, r.x, m->layers[0].attn_norm, hp->norm_eps, r.n, hp->n_embd, f->h);
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
+        bool last = i + 1 == hp->n_layer;
+        project(f, i, &r);
+        if (last && batch->n_out == 0) {
+            if (beat)
+                beat(arg);
+            return;
+        }
+        if (last)
+            r = only_out(f, &r, batch->n_out);
+        attend(f, i, &r);
+        ops->add_rms_norm(f->dev, r.x, f->h, m->layers[i].ffn_norm, hp->norm_eps, r.n, hp->n_embd,
+                          f->h);
+        feed_forward(f, i, &r);
+        ops->add_rms_norm(f->dev, r.x, f->h, last ? m->output_norm : m->layers[i + 1].attn_norm,
+                          hp->norm_eps, r.n, hp->n_embd, f->h);
+        tap(f, i + 1, r.x, r.n);
+        if (beat)
+            beat(arg);
+    }
+    tap(f, hp->n_layer + 1, f->h, r.n);
+    ops->act_set(f->dev, &f->act_embd, f->h, r.n);
+    ops->matmul(f->dev, &m->output, &f->act_embd, logits);
+}
+
+void tr_forward_tap(struct tr_forward *f,
+                    void (*fn)(void *arg, uint32_t stage, const float *x, uint32_t n_rows),
+                    void *arg)
+{
+    f->tap = fn;
+    f->tap_arg = arg;
+}
+
+uint64_t tr_forward_scratch_bytes(const struct tr_forward *f)
+{
+    return f->scratch_len;
+}
+
+void tr_forward_close(struct tr_forward *f)
+{
+    if (!f)
+        return;
+    if (f->kv.mem)
+        munmap(f->kv.mem, f->kv_len);
+    if (f->scratch)
+        munmap(f->scratch, f->scratch_len);
+    free(f);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine/model.h - a model loaded from a GGUF file: its numbers, and its weights ready to compute.
+ *
+ * Which tensors an architecture has, how they are shaped and how its heads are turned is a table
+ * in model.c; the forward pass (engine/forward.h) is the same for every row of it.
+ *
+ * The file is input.  What is not implemented is refused by its name: the architecture, a tensor's
+ * type, RoPE scaling, experts, sliding windows, and any tensor the table does not know (a bias,
+ * say), because leaving one out would give wrong numbers in silence.
+ *
+ * Weights are copied into memory of our own in the form the operations want.  After tr_model_load
+ * the file is not touched again: cutting it short does not hurt a running engine. */
+#ifndef TR_ENGINE_MODEL_H
+#define TR_ENGINE_MODEL_H
+
+#include "base/err.h"
+#include "base/gguf.h"
+#include "cpu_kernels/ops.h"
+
+struct tr_hparams {
+    uint32_t n_vocab;
+    uint32_t n_ctx; /* that it was trained for */
+    uint32_t n_layer;
+    uint32_t n_embd;
+    uint32_t n_ff;
+    uint32_t n_head;
+    uint32_t n_head_kv; /* divides n_head */
+    uint32_t head_dim;
+    uint32_t n_rot; /* elements of a head that are turned */
+    float norm_eps;
+    double rope_base;
+    enum tr_rope_style rope_style;
+};
+
+struct tr_layer {
+    const float *attn_norm; /* [n_embd] */
+    struct tr_mat q;        /* n_embd -> n_head * head_dim */
+    struct tr_mat k, v;     /* n_embd -> n_head_kv * head_dim */
+    struct tr_mat attn_out; /* n_head * head_dim -> n_embd */
+    const float *ffn_norm;  /* [n_embd] */
+    struct tr_mat gate, up; /* n_embd -> n_ff */
+    struct tr_mat down;     /* n_ff -> n_embd */
+};
+
+/* Const after load; any thread may read it. */
+struct tr_model {
+    struct tr_hparams hp;
+    char arch[16];
+    char name[64]; /* general.name, cut; empty if there is none */
+    struct tr_mat token_embd;
+    const float *output_norm; /* [n_embd] */
+    struct tr_mat output;     /* n_embd -> n_vocab; token_embd again where the file has none */
+    bool output_tied;
+    struct tr_layer *layers; /* [n_layer] */
+    void *weights;           /* the one region all of the above point into */
+    size_t weights_len;
+    uint64_t step_bytes; /* weights that a decode step reads: all, without an untied embedding */
+};
+
+/* NULL and a sentence that names file, key or tensor.  `path` is for messages.  `g` may be closed
+ * afterwards; ops and dev must outlive the model. */
+struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, const struct tr_ops *ops,
+                               struct tr_dev *dev, struct tr_errbuf *err);
+
+void tr_model_free(struct tr_model *m); /* NULL is fine */
+
+/* Zeroed memory of our own, in whole pages, or NULL.  `huge` asks for large pages: for what is
+ * read from end to end. */
+void *tr_model_map(size_t len, bool huge);
+
+#endif
