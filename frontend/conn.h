@@ -56,8 +56,8 @@ struct tr_http_limits {
 /* Defaults of the command line, for tests and tools. */
 extern const struct tr_http_limits tr_http_limits_default;
 
-/* A request in a handler (struct tr_request is that of shm/request.h).  Borrowed: valid until the handler returns if the answer was given in
- * it, else until the answer ends or `gone` returns. */
+/* A request in a handler (struct tr_request is that of shm/request.h).  Borrowed: valid until the
+ * handler returns if the answer was given in it, else until the answer ends or `gone` returns. */
 struct tr_http_request {
     const struct tr_http *http;
     struct tr_slice id_param; /* what {id} of the route matched; empty if the route has none */

@@ -56,6 +56,10 @@ struct tr_http_field {
     uint32_t value, value_len;
 };
 
+struct tr_http_place {
+    uint32_t off, len;
+};
+
 struct tr_http {
     /* valid from TR_HTTP_HEAD to tr_http_next */
     enum tr_http_method method;
@@ -79,13 +83,13 @@ struct tr_http {
     int state;
     char *head; /* bytes of the head so far */
     size_t head_len, head_cap;
-    size_t line;       /* where the present line begins in head */
-    size_t n_trailers; /* and trailer bytes in head_total */
-    size_t head_total;
-    uint64_t left;    /* bytes of the body or chunk still to come */
-    size_t ext_total; /* bytes of chunk extensions so far */
-    unsigned size_digits;
-    bool seen_blank;
+    size_t line;                    /* where the present line begins in head; 0: the request line */
+    struct tr_http_place target[2]; /* path and query in head, until the slices can be set */
+    uint64_t left;                  /* bytes of the body or chunk still to come */
+    unsigned size_digits;           /* of the present chunk size */
+    size_t ext_bytes;               /* of chunk extensions in this request */
+    size_t trailer_bytes, trailers;
+    bool blank_seen; /* the one empty line that may come before a request */
     struct tr_http_field fields[TR_HTTP_MAX_FIELDS];
 };
 

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Composing answers: heads, whole bodies, error objects, chunks. */
+#include "base/assert.h"
+#include "base/clock.h"
+#include "frontend/conn_priv.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void add(struct tr_conn *c, const char *p, size_t n)
+{
+    if (c->broken || n == 0)
+        return;
+    if (evbuffer_add(c->out, p, n) < 0) {
+        c->broken = ENOMEM;
+        return;
+    }
+    c->accepted += n;
+    c->d->stats.unsent_bytes += n;
+}
+
+/* ---- head ------------------------------------------------------------------------------ */
+
+static void put(struct tr_emit *t, const char *s)
+{
+    tr_emit_bytes(t, s, strlen(s));
+}
+
+static void field(struct tr_emit *t, const char *name, const char *value)
+{
+    put(t, name);
+    put(t, ": ");
+    put(t, value);
+    put(t, "\r\n");
+}
+
+static void date_field(struct tr_emit *t)
+{
+    char buf[40];
+    time_t now = (time_t)tr_wall_s();
+    struct tm tm;
+    gmtime_r(&now, &tm);
+    strftime(buf, sizeof(buf), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    field(t, "Date", buf);
+}
+
+/* Also on errors: a page of that origin could not read them otherwise. */
+static void cors_fields(struct tr_conn *c, struct tr_emit *t)
+{
+    const char *origin = c->d->lim->cors;
+    if (!origin)
+        return;
+    field(t, "Access-Control-Allow-Origin", origin);
+    if (strcmp(origin, "*") != 0)
+        field(t, "Vary", "Origin");
+    field(t, "Access-Control-Expose-Headers", "x-request-id, retry-after");
+}
+
+int tr_conn_header(struct tr_conn *c, const char *name, const char *value)
+{
+    size_t n = strlen(name), v = strlen(value);
+    if (n == 0 || strpbrk(name, "\r\n: ") || strpbrk(value, "\r\n"))
+        return -EINVAL;
+    if (c->extra_len + n + v + 4 > TR_CONN_EXTRA_BYTES)
+        return -E2BIG;
+    if (!c->extra)
+        c->extra = malloc(TR_CONN_EXTRA_BYTES + 1);
+    if (!c->extra)
+        return -ENOMEM;
+    c->extra_len += (size_t)snprintf(
+        c->extra + c->extra_len, TR_CONN_EXTRA_BYTES + 1 - c->extra_len, "%s: %s\r\n", name, value);
+    return 0;
+}
+
+/* Whether what is left of a refused body is worth reading to keep the connection. */
+enum { DISCARD_BYTES = 256 << 10 };
+
+static bool body_ends_soon(const struct tr_conn *c)
+{
+    const struct tr_http *h = &c->http;
+    return c->complete || !h->has_body ||
+           (!h->chunked && !h->expect_continue &&
+            h->content_length - c->body_seen <= DISCARD_BYTES);
+}
+
+/* Status line and the fields of every answer. */
+static struct tr_emit *begin_head(struct tr_conn *c, int status, const char *type)
+{
+    struct tr_emit *t = &c->d->text;
+    char line[96];
+    TR_ASSERT(!c->head_sent && !c->answer_done && c->state != TR_CONN_LINGER);
+    c->head_sent = true;
+    c->keep = c->keep && !c->d->draining && body_ends_soon(c);
+    tr_emit_reset(t);
+    snprintf(line, sizeof(line), "HTTP/1.1 %d %s\r\n", status, tr_http_reason(status));
+    put(t, line);
+    date_field(t);
+    if (type)
+        field(t, "Content-Type", type);
+    if (c->request_id[0])
+        field(t, "X-Request-Id", c->request_id);
+    cors_fields(c, t);
+    tr_emit_bytes(t, c->extra, c->extra_len);
+    return t;
+}
+
+static void end_head(struct tr_conn *c, struct tr_emit *t)
+{
+    if (!c->keep)
+        field(t, "Connection", "close");
+    else if (c->http.minor == 0)
+        field(t, "Connection", "keep-alive");
+    put(t, "\r\n");
+    if (t->failed)
+        c->broken = ENOMEM;
+    add(c, t->buf, t->len);
+}
+
+/* The answer is complete; what follows happens in the loop. */
+static void done(struct tr_conn *c)
+{
+    c->answer_done = true;
+    tr_conn_unbind(c);
+    tr_conn_mark(c);
+}
+
+/* ---- whole answers --------------------------------------------------------------------- */
+
+void tr_conn_reply(struct tr_conn *c, int status, const char *type, const char *body, size_t len)
+{
+    if (c->state == TR_CONN_DEAD)
+        return;
+    struct tr_emit *t = begin_head(c, status, type);
+    char number[32];
+    if (status != 204) {
+        snprintf(number, sizeof(number), "%zu", len);
+        field(t, "Content-Length", number);
+    }
+    end_head(c, t);
+    if (!c->no_body && status != 204)
+        add(c, body, len);
+    done(c);
+}
+
+void tr_conn_error(struct tr_conn *c, enum tr_err e, const char *message, const char *param)
+{
+    const struct tr_err_info *info = tr_err_info(e);
+    if (info->status == 503 || info->status == 429)
+        tr_conn_header(c, "Retry-After", "1");
+    if (info->status == 401)
+        tr_conn_header(c, "WWW-Authenticate", "Bearer");
+    struct tr_emit j;
+    tr_emit_init(&j);
+    tr_emit_obj(&j);
+    tr_emit_key(&j, "error");
+    tr_emit_obj(&j);
+    tr_emit_kstr(&j, "message", message ? message : info->sentence);
+    tr_emit_kstr(&j, "type", info->type);
+    tr_emit_kstr(&j, "param", param);
+    tr_emit_kstr(&j, "code", info->code);
+    tr_emit_obj_end(&j);
+    tr_emit_obj_end(&j);
+    if (j.failed)
+        c->broken = ENOMEM;
+    tr_conn_reply(c, info->status, "application/json", j.buf, j.failed ? 0 : j.len);
+    tr_emit_fini(&j);
+}
+
+void tr_conn_errorf(struct tr_conn *c, enum tr_err e, const char *param, const char *fmt, ...)
+{
+    char message[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof(message), fmt, ap);
+    va_end(ap);
+    tr_conn_error(c, e, message, param);
+}
+
+/* The fields a browser asks to send are granted as it names them (x-stainless-* cannot be said by
+ * a pattern), if they look like names. */
+static const char *granted_fields(const struct tr_conn *c, char *buf, size_t cap)
+{
+    struct tr_slice v = tr_http_field(&c->http, "access-control-request-headers");
+    bool good = v.len > 0 && v.len < cap;
+    for (size_t i = 0; good && i < v.len; i++)
+        good = v.p[i] > ' ' ? v.p[i] < 0x7f && v.p[i] != '"' : v.p[i] == ' ';
+    if (!good)
+        return "authorization, content-type, accept, x-api-key, api-key, x-request-id, "
+               "x-request-timeout, x-tokenring-resume, last-event-id, idempotency-key, "
+               "anthropic-version, anthropic-beta, openai-organization, openai-project, "
+               "x-stainless-arch, x-stainless-lang, x-stainless-os, "
+               "x-stainless-package-version, x-stainless-retry-count, x-stainless-runtime, "
+               "x-stainless-runtime-version, x-stainless-timeout, x-stainless-read-timeout, "
+               "x-stainless-helper-method";
+    memcpy(buf, v.p, v.len);
+    buf[v.len] = '\0';
+    return buf;
+}
+
+/* Needs no key: a browser sends none with it. */
+void tr_conn_preflight(struct tr_conn *c, unsigned allow)
+{
+    char methods[96], fields[1024];
+    tr_route_allow(allow, methods);
+    tr_conn_header(c, "Allow", methods);
+    if (c->d->lim->cors) {
+        tr_conn_header(c, "Access-Control-Allow-Methods", methods);
+        tr_conn_header(c, "Access-Control-Allow-Headers",
+                       granted_fields(c, fields, sizeof(fields)));
+        tr_conn_header(c, "Access-Control-Max-Age", "600");
+    }
+    tr_conn_reply(c, 204, NULL, NULL, 0);
+}
+
+/* ---- streams --------------------------------------------------------------------------- */
+
+void tr_conn_stream_begin(struct tr_conn *c, const char *type)
+{
+    if (c->state == TR_CONN_DEAD)
+        return;
+    c->chunked_out = c->http.minor == 1;
+    if (!c->chunked_out)
+        c->keep = false;
+    struct tr_emit *t = begin_head(c, 200, type);
+    field(t, "Cache-Control", "no-cache, no-transform");
+    field(t, "X-Accel-Buffering", "no");
+    field(t, "Incremental", "?1");
+    if (c->chunked_out)
+        field(t, "Transfer-Encoding", "chunked");
+    end_head(c, t);
+    tr_conn_mark(c);
+}
+
+void tr_conn_stream_write(struct tr_conn *c, const char *data, size_t len)
+{
+    if (c->state == TR_CONN_DEAD || len == 0 || c->no_body || c->cut)
+        return;
+    TR_ASSERT(c->head_sent && !c->answer_done);
+    char size[24];
+    if (c->chunked_out)
+        add(c, size, (size_t)snprintf(size, sizeof(size), "%zx\r\n", len));
+    add(c, data, len);
+    if (c->chunked_out)
+        add(c, "\r\n", 2);
+    if (evbuffer_get_length(c->out) >= c->d->lim->stream_buffer)
+        c->want_writable = true;
+    tr_conn_mark(c);
+}
+
+void tr_conn_stream_end(struct tr_conn *c)
+{
+    if (c->state == TR_CONN_DEAD || c->cut)
+        return;
+    TR_ASSERT(c->head_sent && !c->answer_done);
+    if (c->chunked_out && !c->no_body)
+        add(c, "0\r\n\r\n", 5);
+    done(c);
+}
+
+void tr_conn_stream_abort(struct tr_conn *c)
+{
+    tr_conn_unbind(c);
+    if (c->state == TR_CONN_DEAD)
+        return;
+    c->cut = true;
+    tr_conn_mark(c);
+}
+
+void tr_conn_flush(struct tr_conn *c)
+{
+    if (c->state == TR_CONN_DEAD || c->state == TR_CONN_LINGER || c->cut)
+        return;
+    tr_conn_write_out(c);
+    tr_conn_mark(c); /* what came of it is looked at in the loop */
+}
+
+size_t tr_conn_unsent(const struct tr_conn *c)
+{
+    return evbuffer_get_length(c->out);
+}
+
+size_t tr_conn_room(const struct tr_conn *c)
+{
+    size_t unsent = evbuffer_get_length(c->out), bound = c->d->lim->stream_buffer;
+    return unsent < bound ? bound - unsent : 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/conn_priv.h - what conn.c, answer.c, httpd.c and delivery.c share about a connection.
+ *
+ * Nobody else includes it.
+ *
+ *   READING  --request complete--> BUSY --answer ended, keep--> READING
+ *      |                            |
+ *      | error, or answer ended,    |
+ *      v not keep                   v
+ *   CLOSING --all written--> LINGER --EOF, bytes or time--> DEAD (freed at the end of the turn)
+ *
+ * READING covers idle, head and body; with `answered` it throws away the body of a request that
+ * was refused early.  A fault in any state leads to DEAD. */
+#ifndef TR_FRONTEND_CONN_PRIV_H
+#define TR_FRONTEND_CONN_PRIV_H
+
+#include "frontend/conn.h"
+#include "frontend/emit.h"
+#include "frontend/route.h"
+
+#include <event2/buffer.h>
+#include <event2/event_struct.h>
+
+#include <sys/queue.h>
+
+enum tr_conn_state { TR_CONN_READING, TR_CONN_BUSY, TR_CONN_CLOSING, TR_CONN_LINGER, TR_CONN_DEAD };
+
+enum {
+    TR_CONN_EXTRA_BYTES = 2048,   /* fields added by tr_conn_header */
+    TR_CONN_ID_BYTES = 128,       /* longest x-request-id taken over */
+    TR_CONN_READ_BYTES = 16 << 10 /* of one read outside a body: bounds the unparsed input */
+};
+
+struct tr_conn {
+    struct tr_httpd *d;
+    int fd;
+    enum tr_conn_state state;
+    struct event ev;    /* edge-triggered: read, write, close */
+    struct event timer; /* armed at or before the next deadline */
+    uint64_t armed_ns;  /* when the timer will fire; 0: not armed */
+
+    /* what the kernel said last (edges are remembered here) */
+    bool may_read, may_write, rdhup;
+    int broken; /* errno of a failed write: gone at the end of the turn */
+    bool cut;   /* the owner cut the answer: closed at the end of the turn */
+
+    /* request */
+    struct tr_http http;
+    struct tr_http_request rq;
+    char request_id[TR_CONN_ID_BYTES + 1];
+    char *in; /* read but not yet parsed: in[in_at, in_len) */
+    size_t in_at, in_len;
+    char *body;
+    size_t body_len, body_cap;
+    uint64_t body_seen; /* body bytes of this request, kept or thrown away */
+    uint64_t since_ns;  /* idle, or in this request, since */
+    uint64_t body_ns;   /* body expected since */
+    bool served_one;    /* the idle time is that between requests */
+    bool complete;      /* the whole request has arrived */
+    bool answered;      /* refused early: the rest of its body is thrown away */
+    bool overfull;      /* beyond max_connections: 503 */
+
+    /* answer */
+    struct evbuffer *out;
+    char *extra;
+    size_t extra_len;
+    bool head_sent, chunked_out, no_body, answer_done, keep;
+    bool want_writable, fin_told;
+    uint64_t accepted, written, acked;
+    uint64_t blocked_ns; /* bytes wait and the kernel takes none since; 0: not so */
+    uint64_t linger_ns;  /* until */
+    size_t linger_left;
+
+    const struct tr_conn_owner_ops *ops;
+    void *owner;
+    unsigned deliveries; /* of this connection, in d->deliveries */
+
+    bool dirty, again;
+    TAILQ_ENTRY(tr_conn) all_link, dirty_link, again_link;
+};
+
+TAILQ_HEAD(tr_conn_list, tr_conn);
+
+struct tr_httpd {
+    struct event_base *base;
+    const struct tr_http_limits *lim;
+    struct tr_httpd_ops ops;
+    struct tr_httpd_stats stats;
+    struct event *turn_ev, *again_ev, *deliver_ev;
+    bool turn_due, again_due, draining;
+    struct tr_conn_list all, dirty, again, dead;
+    struct tr_conn_delivery *deliveries; /* waiting, over all connections */
+    struct tr_emit text;                 /* scratch of one answer */
+    char scratch[64 << 10];
+};
+
+/* conn.c */
+void tr_conn_work(struct tr_conn *c); /* everything that can be done now; from the loop only */
+void tr_conn_turn_end(struct tr_conn *c);
+void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why); /* from the loop only */
+void tr_conn_reap(struct tr_conn *c);
+void tr_conn_write_out(struct tr_conn *c); /* what the kernel takes; faults in `broken` */
+
+/* answer.c */
+void tr_conn_preflight(struct tr_conn *c, unsigned allow);
+
+/* httpd.c */
+void tr_conn_mark(struct tr_conn *c);  /* has work at the end of this turn */
+void tr_conn_later(struct tr_conn *c); /* has work in the next turn */
+
+/* delivery.c */
+void tr_conn_delivery_gone(struct tr_conn *c);
+void tr_httpd_deliver(evutil_socket_t fd, short what, void *arg);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When the peer's kernel has acknowledged the bytes of an answer.  Nothing tells us; while
+ * somebody waits, the queues of their sockets are asked every few milliseconds. */
+#include "frontend/conn_priv.h"
+
+#include "base/clock.h"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+enum { ASK_EVERY_US = 10 * 1000 };
+#define GIVE_UP_NS (2 * 1000000000ull)
+
+uint64_t tr_conn_accepted(const struct tr_conn *c)
+{
+    return c->accepted;
+}
+
+/* A FIN that is not acknowledged counts as one byte in the queue: the answer is then one byte low
+ * for a moment, never high. */
+uint64_t tr_conn_acked(struct tr_conn *c)
+{
+    int queued = 0;
+    if (c->fd >= 0 && ioctl(c->fd, SIOCOUTQ, &queued) == 0 && queued >= 0 &&
+        (uint64_t)queued <= c->written && c->written - (uint64_t)queued > c->acked)
+        c->acked = c->written - (uint64_t)queued;
+    return c->acked;
+}
+
+static void unlink_delivery(struct tr_conn_delivery *w)
+{
+    struct tr_httpd *d = w->conn->d;
+    *w->pprev = w->next;
+    if (w->next)
+        w->next->pprev = w->pprev;
+    w->conn->deliveries--;
+    w->conn = NULL;
+    if (!d->deliveries)
+        event_del(d->deliver_ev);
+}
+
+void tr_conn_deliver(struct tr_conn *c, struct tr_conn_delivery *w)
+{
+    struct tr_httpd *d = c->d;
+    if (!d->deliveries)
+        event_add(d->deliver_ev, &(struct timeval){0, ASK_EVERY_US});
+    w->conn = c;
+    w->until_ns = tr_now_ns() + GIVE_UP_NS;
+    w->next = d->deliveries;
+    w->pprev = &d->deliveries;
+    if (w->next)
+        w->next->pprev = &w->next;
+    d->deliveries = w;
+    c->deliveries++;
+}
+
+void tr_conn_delivery_cancel(struct tr_conn_delivery *w)
+{
+    if (w->conn)
+        unlink_delivery(w);
+}
+
+/* `done` may free its own struct and begin other deliveries; it does not cancel others. */
+static void tell(struct tr_conn_delivery *w, uint64_t acked)
+{
+    unlink_delivery(w);
+    w->done(w, acked);
+}
+
+void tr_conn_delivery_gone(struct tr_conn *c)
+{
+    uint64_t acked = c->deliveries ? tr_conn_acked(c) : 0;
+    for (struct tr_conn_delivery *w = c->d->deliveries, *next; w && c->deliveries; w = next) {
+        next = w->next;
+        if (w->conn == c)
+            tell(w, acked);
+    }
+}
+
+void tr_httpd_deliver(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct tr_httpd *d = arg;
+    uint64_t now = tr_now_ns();
+    for (struct tr_conn_delivery *w = d->deliveries, *next; w; w = next) {
+        next = w->next;
+        uint64_t acked = tr_conn_acked(w->conn);
+        if (acked >= w->upto || now >= w->until_ns)
+            tell(w, acked);
+    }
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frontend/listen.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+enum { ACCEPTS_PER_TURN = 4, REST_US = 100 * 1000 };
+
+struct tr_listen {
+    struct tr_httpd *d;
+    int fd;
+    struct event *ev, *rest;
+};
+
+/* Out of descriptors or memory: look again later; the backlog keeps the clients. */
+static void pause_accepting(struct tr_listen *l)
+{
+    event_del(l->ev);
+    event_add(l->rest, &(struct timeval){0, REST_US});
+}
+
+static void on_rested(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct tr_listen *l = arg;
+    event_add(l->ev, NULL);
+}
+
+static void on_listen(evutil_socket_t fd, short what, void *arg)
+{
+    (void)what;
+    struct tr_listen *l = arg;
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        int c = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (c >= 0) {
+            tr_conn_accept(l->d, c);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            pause_accepting(l);
+            return;
+        }
+        if (errno == EAGAIN || errno == EWOULDBLOCK)
+            return;
+        /* ECONNABORTED and the network errors of accept(2) belong to one client: the next. */
+    }
+}
+
+struct tr_listen *tr_listen_new(struct tr_httpd *d, struct event_base *base, int fd)
+{
+    struct tr_listen *l = calloc(1, sizeof(*l));
+    if (!l)
+        return NULL;
+    l->d = d;
+    l->fd = fd;
+    l->ev = event_new(base, fd, EV_READ | EV_PERSIST, on_listen, l);
+    l->rest = event_new(base, -1, 0, on_rested, l);
+    if (l->ev && l->rest && event_add(l->ev, NULL) == 0)
+        return l;
+    tr_listen_free(l);
+    return NULL;
+}
+
+void tr_listen_free(struct tr_listen *l)
+{
+    if (!l)
+        return;
+    if (l->ev)
+        event_free(l->ev);
+    if (l->rest)
+        event_free(l->rest);
+    free(l);
+}
