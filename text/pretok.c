@@ -62,7 +62,7 @@ static const struct rule *find(struct tr_str name)
     return NULL;
 }
 
-struct tr_pretok *tr_pretok_open(struct tr_str name, struct tr_errbuf *err)
+struct tr_pretok *tr_pretok_open(struct tr_str name, bool jit, struct tr_errbuf *err)
 {
     const struct rule *rule = find(name);
 
@@ -88,7 +88,7 @@ struct tr_pretok *tr_pretok_open(struct tr_str name, struct tr_errbuf *err)
         goto nomem; /* the patterns are constant: nothing else can fail */
     pcre2_set_match_limit(p->limits, MATCH_LIMIT);
     pcre2_set_heap_limit(p->limits, HEAP_LIMIT_KIB);
-    p->jit = pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE) == 0;
+    p->jit = jit && pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE) == 0;
     return p;
 nomem:
     tr_pretok_close(p);

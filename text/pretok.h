@@ -22,8 +22,9 @@
 
 struct tr_pretok;
 
-/* NULL and a sentence that names the tokeniser if it is unknown. */
-struct tr_pretok *tr_pretok_open(struct tr_str name, struct tr_errbuf *err);
+/* NULL and a sentence that names the tokeniser if it is unknown.  Without jit, or where machine
+ * code cannot be made, patterns are interpreted: the same words, more slowly. */
+struct tr_pretok *tr_pretok_open(struct tr_str name, bool jit, struct tr_errbuf *err);
 void tr_pretok_close(struct tr_pretok *p); /* NULL is fine */
 
 /* Whether a word that is a piece by itself is never put together by merges (Llama 3). */

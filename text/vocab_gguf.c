@@ -249,7 +249,7 @@ static int read_bpe(const struct tr_gguf *g, struct tr_vocab *v, struct tr_errbu
                        "(tokenizer.ggml.pre)");
     if (rc < 0)
         return tr_errf(err, -EINVAL, "tokenizer.ggml.pre is no string");
-    v->pretok = tr_pretok_open(pre, err);
+    v->pretok = tr_pretok_open(pre, true, err);
     if (!v->pretok)
         return -EINVAL;
     if (tr_gguf_array(g, KEY("merges"), &merges) < 0 || merges.type != TR_GGUF_STRING)
