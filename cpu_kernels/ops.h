@@ -110,7 +110,7 @@ struct tr_kv {
     uint32_t n_layer;
     uint32_t n_blocks;
     uint32_t n_head_kv;
-    uint32_t head_dim;  /* a multiple of 32, <= TR_OPS_HEAD_MAX */
+    uint32_t head_dim;  /* a multiple of 16 (Q8_0: of 32), <= TR_OPS_HEAD_MAX */
     size_t block_bytes; /* one block of one layer, K and V: tr_kv_block_bytes */
 };
 

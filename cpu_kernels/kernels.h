@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cpu_kernels/kernels.h - what an instruction level fills in.
+ *
+ * The operations of ops.h are cut into pieces of work by cpu.c (rows, strips, heads) and given to
+ * the threads; a kernel does one piece.  Three files fill the table: generic.c, avx2.c, avx512.c.
+ * Each includes the same *.inl bodies over its own lanes_*.h and adds its own integer products. */
+#ifndef TR_CPU_KERNELS_KERNELS_H
+#define TR_CPU_KERNELS_KERNELS_H
+
+#include "cpu_kernels/ops.h"
+
+#include <stdint.h>
+
+/* Quantises one row of dim (a multiple of 32) floats: fields as in struct tr_act. */
+typedef void tr_quantise_fn(const float *x, uint32_t dim, int8_t *q, float *d, float *s,
+                            int32_t *sum);
+
+/* Strips [first, last) of w against all rows of a. */
+typedef void tr_product_fn(const struct tr_mat *w, const struct tr_act *a, uint32_t first,
+                           uint32_t last, float *out);
+
+/* A run of rows of one sequence at consecutive positions, against one KV head. */
+struct tr_attend {
+    const struct tr_kv *kv;
+    uint32_t layer;
+    const uint32_t *blocks;
+    uint32_t pos; /* of the first row */
+    uint32_t n_rows;
+    uint32_t n_head;
+    uint32_t head_kv;
+    float scale;
+    const float *q; /* [n_rows, n_head, head_dim] */
+    float *out;     /* the same shape; only the heads that read head_kv are written */
+};
+
+struct tr_kernels {
+    tr_quantise_fn *quantise;
+    tr_product_fn *product_f32;
+    tr_product_fn *product_f16;
+    tr_product_fn *product_bf16;
+    tr_product_fn *product_q8_0;
+    tr_product_fn *product_q4_0;
+    tr_product_fn *product_q4_1;
+    /* One row; y may be NULL, else x += y first. */
+    void (*rms_norm)(float *x_sum, const float *x, const float *y, const float *w, float eps,
+                     uint32_t dim, float *out);
+    void (*add)(float *x, const float *y, uint32_t n);
+    void (*silu_mul)(float *gate, const float *up, uint32_t n);
+    /* One row's k and v [n_head_kv, head_dim] to position `off` of a layer's block. */
+    void (*kv_write)(const struct tr_kv *kv, uint8_t *block, uint32_t off, const float *k,
+                     const float *v);
+    void (*attend)(const struct tr_attend *a);
+};
+
+extern const struct tr_kernels tr_kernels_generic;
+extern const struct tr_kernels tr_kernels_avx2; /* only on x86-64, as the next one */
+extern const struct tr_kernels tr_kernels_avx512;
+
+/* The table of a file that has included all bodies. */
+#define TR_KERNEL_TABLE                                                                            \
+    {                                                                                              \
+        .quantise = quantise, .product_f32 = product_f32, .product_f16 = product_f16,              \
+        .product_bf16 = product_bf16, .product_q8_0 = product_q8_0, .product_q4_0 = product_q4_0,  \
+        .product_q4_1 = product_q4_1, .rms_norm = rms_norm, .add = add, .silu_mul = silu_mul,      \
+        .kv_write = kv_write, .attend = attend                                                     \
+    }
+
+/* Unrolls the loop that follows; its bound is a constant after inlining. */
+#if defined(__clang__)
+#define TR_UNROLL _Pragma("unroll")
+#else
+#define TR_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#endif

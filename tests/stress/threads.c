@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/stress/threads.c - the pool of cpu_kernels under many short operations.
+ *
+ * Plain data on both sides of tr_threads_for, so that a thread sanitiser sees every order that is
+ * missing: tasks write plain memory that the caller reads afterwards, and read plain memory that
+ * the caller wrote before.  Pauses of different lengths let workers spin, fall asleep and be late. */
+#include "cpu_kernels/threads.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { TASKS = 24 };
+
+struct operation {
+    uint64_t input; /* written by the caller before each operation */
+    uint64_t result[TASKS];
+    uint32_t spin; /* work of a task */
+};
+
+static void task(void *arg, uint32_t i)
+{
+    struct operation *o = arg;
+    uint64_t x = o->input + i;
+    for (uint32_t n = 0; n < o->spin; n++)
+        x = x * 6364136223846793005U + 1;
+    o->result[i] = x;
+}
+
+static int check(const struct operation *o, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t x = o->input + i;
+        for (uint32_t k = 0; k < o->spin; k++)
+            x = x * 6364136223846793005U + 1;
+        if (o->result[i] != x)
+            return 1;
+    }
+    return 0;
+}
+
+/* `rounds` operations; every `pause_every`-th is followed by a sleep. */
+static int hammer(uint32_t n_threads, uint32_t rounds, uint32_t pause_every, uint32_t spin)
+{
+    struct tr_threads *t = tr_threads_start(n_threads, NULL);
+    struct operation o = {.spin = spin};
+    int bad = !t;
+    for (uint32_t r = 0; t && r < rounds; r++) {
+        uint32_t n = r % TASKS + 1;
+        memset(o.result, 0, sizeof o.result);
+        o.input = r;
+        tr_threads_for(t, n, task, &o);
+        bad |= check(&o, n);
+        if (pause_every && r % pause_every == 0)
+            nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
+    }
+    tr_threads_stop(t);
+    return bad;
+}
+
+int main(void)
+{
+    static const uint32_t cases[][4] = {{1, 1000, 0, 10},   {2, 20000, 0, 10}, {2, 300, 1, 10},
+                                        {3, 10000, 0, 300}, {4, 10000, 0, 1},  {8, 3000, 100, 100},
+                                        {4, 500, 3, 3000},  {16, 500, 0, 50}};
+    int n = (int)(sizeof cases / sizeof cases[0]);
+    int failed = 0;
+
+    for (int i = 0; i < n; i++)
+        failed += hammer(cases[i][0], cases[i][1], cases[i][2], cases[i][3]);
+    /* Starting and stopping, with and without work in between. */
+    for (uint32_t i = 0; i < 200; i++)
+        failed += hammer(i % 5 + 1, i % 3, 0, 1);
+    printf("%d passed, %d failed\n", n + 200 - failed, failed);
+    return failed != 0;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention over paged KV: right, and the same bits however rows, blocks and threads fall. */
+#include "fixture.h"
+
+#include <math.h>
+
+/* One sequence of n positions with random q, k, v, in a cache of its own. */
+struct seq {
+    enum tr_ops_kv type;
+    uint32_t n;
+    uint32_t n_head;
+    uint32_t n_head_kv;
+    uint32_t dim;
+    float *q;
+    float *k;
+    float *v;
+};
+
+static struct seq sequence(enum tr_ops_kv type, uint32_t n, uint32_t n_head, uint32_t n_head_kv,
+                           uint32_t dim)
+{
+    struct seq s = {type, n, n_head, n_head_kv, dim, NULL, NULL, NULL};
+    s.q = floats((size_t)n * n_head * dim);
+    s.k = floats((size_t)n * n_head_kv * dim);
+    s.v = floats((size_t)n * n_head_kv * dim);
+    return s;
+}
+
+static void drop(struct seq *s)
+{
+    free(s->q);
+    free(s->k);
+    free(s->v);
+}
+
+/* A cache of two layers with more blocks than needed; every byte is NaN in every type. */
+static struct tr_kv cache(const struct seq *s)
+{
+    struct tr_kv kv = {.type = s->type,
+                       .n_layer = 2,
+                       .n_blocks = s->n / 32 + 8,
+                       .n_head_kv = s->n_head_kv,
+                       .head_dim = s->dim,
+                       .block_bytes = tr_kv_block_bytes(s->type, s->n_head_kv, s->dim)};
+    size_t bytes = kv.n_layer * kv.n_blocks * kv.block_bytes;
+    cr_assert_neq(kv.block_bytes, 0);
+    kv.mem = memory(bytes);
+    memset(kv.mem, 0xFF, bytes);
+    return kv;
+}
+
+static uint32_t *random_table(uint32_t n_blocks)
+{
+    uint32_t *t = memory(n_blocks * sizeof *t);
+    for (uint32_t i = 0; i < n_blocks; i++)
+        t[i] = i;
+    for (uint32_t i = n_blocks - 1; i > 0; i--) {
+        uint32_t j = rnd_in(0, i);
+        uint32_t x = t[i];
+        t[i] = t[j];
+        t[j] = x;
+    }
+    return t;
+}
+
+/* The whole sequence in chunks of at most `chunk` rows (0: random sizes), as prefill or decode
+ * would do it. */
+static float *run(const struct seq *s, enum tr_cpu_level level, uint32_t n_threads, uint32_t chunk)
+{
+    struct tr_dev *dev = device(TR_OPS_INT8, level, n_threads);
+    struct tr_kv kv = cache(s);
+    uint32_t *blocks = random_table(kv.n_blocks);
+    size_t qw = (size_t)s->n_head * s->dim;
+    size_t kw = (size_t)s->n_head_kv * s->dim;
+    float *out = memory(s->n * qw * sizeof *out);
+    struct tr_place *places = memory(s->n * sizeof *places);
+
+    for (uint32_t at = 0; at < s->n;) {
+        uint32_t n = chunk ? chunk : rnd_in(1, 70);
+        n = n < s->n - at ? n : s->n - at;
+        for (uint32_t i = 0; i < n; i++)
+            places[i] = (struct tr_place){blocks, at + i};
+        OPS->kv_write(dev, &kv, 1, places, n, s->k + at * kw, s->v + at * kw);
+        OPS->attention(dev, &kv, 1, places, n, s->q + at * qw, s->n_head, 0.125F, out + at * qw);
+        at += n;
+    }
+    OPS->close(dev);
+    free(kv.mem);
+    free(blocks);
+    free(places);
+    return out;
+}
+
+static void exact(const struct seq *s, uint32_t pos, uint32_t head, double *out)
+{
+    size_t kv_head = head / (s->n_head / s->n_head_kv);
+    const float *q = s->q + ((size_t)pos * s->n_head + head) * s->dim;
+    double total = 0;
+    memset(out, 0, s->dim * sizeof *out);
+    for (size_t j = 0; j <= pos; j++) {
+        const float *k = s->k + (j * s->n_head_kv + kv_head) * s->dim;
+        const float *v = s->v + (j * s->n_head_kv + kv_head) * s->dim;
+        double score = 0;
+        for (size_t d = 0; d < s->dim; d++)
+            score += (double)q[d] * k[d];
+        double p = exp(score * 0.125);
+        total += p;
+        for (size_t d = 0; d < s->dim; d++)
+            out[d] += p * v[d];
+    }
+    for (size_t d = 0; d < s->dim; d++)
+        out[d] /= total;
+}
+
+static const enum tr_ops_kv kv_types[] = {TR_OPS_KV_F16, TR_OPS_KV_Q8_0, TR_OPS_KV_F32};
+
+Test(attention, is_near_the_exact_softmax_for_every_cache_type)
+{
+    static const double tolerance[] = {4e-3, 6e-2, 4e-6};
+    for (int t = 0; t < 3; t++) {
+        struct seq s = sequence(kv_types[t], 600, 4, 2, 64);
+        float *out = run(&s, TR_CPU_AVX512, 1, 0);
+        double expected[64];
+        for (uint32_t pos = 0; pos < s.n; pos += 7) {
+            for (uint32_t h = 0; h < s.n_head; h++) {
+                exact(&s, pos, h, expected);
+                for (uint32_t d = 0; d < s.dim; d++)
+                    cr_assert_float_eq(out[((size_t)pos * s.n_head + h) * s.dim + d], expected[d],
+                                       tolerance[t], "type %d pos %u head %u", t, pos, h);
+            }
+        }
+        free(out);
+        drop(&s);
+    }
+}
+
+Test(attention, chunks_threads_and_block_order_change_no_bit)
+{
+    static const uint32_t heads[][3] = {{9, 3, 64}, {4, 4, 32}, {16, 1, 96}, {10, 2, 128}};
+    for (int t = 0; t < 3; t++) {
+        for (int i = 0; i < 4; i++) {
+            struct seq s =
+                sequence(kv_types[t], i == 0 ? 560 : 300, heads[i][0], heads[i][1], heads[i][2]);
+            size_t bytes = (size_t)s.n * s.n_head * s.dim * sizeof(float);
+            float *single = run(&s, TR_CPU_AVX512, 1, 1);
+            float *whole = run(&s, TR_CPU_AVX512, 2, s.n);
+            float *mixed = run(&s, TR_CPU_AVX512, 2, 0);
+            cr_assert_arr_eq(whole, single, bytes, "type %d heads %u", t, s.n_head);
+            cr_assert_arr_eq(mixed, single, bytes, "type %d heads %u", t, s.n_head);
+            free(single);
+            free(whole);
+            free(mixed);
+            drop(&s);
+        }
+    }
+}
+
+Test(attention, all_levels_give_the_bits_of_plain_c, .timeout = 300)
+{
+    for (int t = 0; t < 3; t++) {
+        struct seq s = sequence(kv_types[t], 290, 6, 2, 64);
+        size_t bytes = (size_t)s.n * s.n_head * s.dim * sizeof(float);
+        float *plain = run(&s, TR_CPU_GENERIC, 1, 0);
+        float *avx2 = run(&s, TR_CPU_AVX2, 2, 0);
+        float *avx512 = run(&s, TR_CPU_AVX512, 2, 0);
+        cr_assert_arr_eq(avx2, plain, bytes, "cache type %d", t);
+        cr_assert_arr_eq(avx512, plain, bytes, "cache type %d", t);
+        free(plain);
+        free(avx2);
+        free(avx512);
+        drop(&s);
+    }
+}
+
+Test(attention, rows_of_several_sequences_do_not_meet)
+{
+    enum { SEQS = 5, N = 100 };
+    struct seq s[SEQS];
+    float *alone[SEQS];
+    uint32_t len[SEQS];
+    for (int i = 0; i < SEQS; i++) {
+        s[i] = sequence(TR_OPS_KV_F16, N, 9, 3, 64);
+        alone[i] = run(&s[i], TR_CPU_AVX512, 1, 0);
+        len[i] = 0;
+    }
+    size_t qw = (size_t)9 * 64;
+    size_t kw = (size_t)3 * 64;
+    struct tr_dev *dev = device(TR_OPS_INT8, TR_CPU_AVX512, 2);
+    struct seq all = s[0];
+    all.n = SEQS * 128;
+    struct tr_kv kv = cache(&all);
+    uint32_t *table = random_table(kv.n_blocks);
+    float q[SEQS * 9 * 9 * 64];
+    float out[SEQS * 9 * 9 * 64];
+    float k[SEQS * 9 * 3 * 64];
+    float v[SEQS * 9 * 3 * 64];
+    struct tr_place places[SEQS * 9];
+
+    for (int step = 0; step < 12; step++) {
+        uint32_t n = 0;
+        uint32_t first[SEQS];
+        uint32_t count[SEQS];
+        for (uint32_t i = 0; i < SEQS; i++) {
+            first[i] = n;
+            count[i] = step % 2 ? 1 : rnd_in(0, 9);
+            for (uint32_t r = 0; r < count[i]; r++, n++) {
+                uint32_t pos = len[i] + r;
+                places[n] = (struct tr_place){table + (size_t)i * 4, pos};
+                memcpy(q + n * qw, s[i].q + pos * qw, qw * sizeof *q);
+                memcpy(k + n * kw, s[i].k + pos * kw, kw * sizeof *k);
+                memcpy(v + n * kw, s[i].v + pos * kw, kw * sizeof *v);
+            }
+        }
+        OPS->kv_write(dev, &kv, 0, places, n, k, v);
+        OPS->attention(dev, &kv, 0, places, n, q, 9, 0.125F, out);
+        for (uint32_t i = 0; i < SEQS; i++) {
+            cr_assert_arr_eq(out + first[i] * qw, alone[i] + len[i] * qw,
+                             count[i] * qw * sizeof *out);
+            len[i] += count[i];
+        }
+    }
+    OPS->close(dev);
+    free(kv.mem);
+    free(table);
+    for (int i = 0; i < SEQS; i++) {
+        free(alone[i]);
+        drop(&s[i]);
+    }
+}
+
+Test(attention, an_infinite_value_is_not_seen_before_its_position)
+{
+    struct seq s = sequence(TR_OPS_KV_F32, 40, 3, 1, 64);
+    float *clean = run(&s, TR_CPU_AVX512, 1, 0);
+    s.v[(size_t)20 * 64] = INFINITY;
+    s.k[(size_t)21 * 64] = NAN;
+    for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
+        float *out = run(&s, (enum tr_cpu_level)level, 1, 40);
+        cr_assert_arr_eq(out, clean, (size_t)20 * 3 * 64 * sizeof *out);
+        cr_assert(isinf(out[(size_t)20 * 3 * 64]));
+        cr_assert(isnan(out[(size_t)21 * 3 * 64]));
+        free(out);
+    }
+    free(clean);
+    drop(&s);
+}
+
+Test(attention, shapes_that_are_not_served_have_no_size)
+{
+    cr_assert_eq(tr_kv_block_bytes(TR_OPS_KV_F16, 3, 60), 0);
+    cr_assert_eq(tr_kv_block_bytes(TR_OPS_KV_Q8_0, 3, 80), 0);
+    cr_assert_eq(tr_kv_block_bytes(TR_OPS_KV_F16, 0, 64), 0);
+    cr_assert_eq(tr_kv_block_bytes(TR_OPS_KV_F16, 3, 512), 0);
+    cr_assert_eq(tr_kv_block_bytes(TR_OPS_KV_F16, 3, 64), 2 * 3 * 64 * 32 * 2);
+    cr_assert_eq(tr_kv_block_bytes(TR_OPS_KV_F16, 1, 80), 2 * 80 * 32 * 2);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products: right within tolerance, the same bits at every level, row count, place and thread. */
+#include "fixture.h"
+
+#include <math.h>
+
+struct weights {
+    enum tr_tensor_type type;
+    uint32_t n_in;
+    uint32_t n_out;
+    uint8_t *rows;
+};
+
+static struct weights weights(enum tr_tensor_type type, uint32_t n_in, uint32_t n_out)
+{
+    return (struct weights){type, n_in, n_out, random_rows(type, n_in, n_out)};
+}
+
+/* out = x * W^T by a device of its own. */
+static float *compute(const struct weights *w, enum tr_ops_math math, enum tr_cpu_level level,
+                      uint32_t n_threads, const float *x, uint32_t n_rows)
+{
+    struct tr_dev *dev = device(math, level, n_threads);
+    size_t bytes = OPS->mat_bytes(dev, w->type, w->n_in, w->n_out);
+    cr_assert_neq(bytes, 0);
+    void *mem = memory(bytes);
+    void *act_mem = memory(OPS->act_bytes(dev, n_rows, w->n_in));
+    float *out = memory((size_t)n_rows * w->n_out * sizeof *out);
+    struct tr_mat m;
+    struct tr_act a;
+
+    OPS->mat_prepare(dev, &m, w->type, w->n_in, w->n_out, w->rows, mem);
+    OPS->act_init(dev, &a, n_rows, w->n_in, act_mem);
+    OPS->act_set(dev, &a, x, n_rows);
+    OPS->matmul(dev, &m, &a, out);
+    OPS->close(dev);
+    free(mem);
+    free(act_mem);
+    return out;
+}
+
+/* |got - exact| as a part of the sum of |terms|, at most. */
+static double worst(const struct weights *w, const float *x, uint32_t n_rows, const float *got)
+{
+    float *row = memory(w->n_in * sizeof *row);
+    double worst_error = 0;
+    for (uint32_t o = 0; o < w->n_out; o++) {
+        tr_quant_row(w->type, w->rows + o * tr_quant_row_bytes(w->type, w->n_in), w->n_in, row);
+        for (uint32_t r = 0; r < n_rows; r++) {
+            double sum = 0;
+            double size = 1e-30;
+            for (uint32_t k = 0; k < w->n_in; k++) {
+                double term = (double)row[k] * x[(size_t)r * w->n_in + k];
+                sum += term;
+                size += fabs(term);
+            }
+            double e = fabs(got[(size_t)r * w->n_out + o] - sum) / size;
+            worst_error = e > worst_error || isnan(e) ? e : worst_error;
+        }
+    }
+    free(row);
+    return worst_error;
+}
+
+static const enum tr_ops_math maths[] = {TR_OPS_INT8, TR_OPS_BLAS, TR_OPS_F32};
+
+Test(product, is_near_the_exact_sum_in_every_math_mode_and_type)
+{
+    for (int t = 0; t < N_TYPES; t++) {
+        struct weights w = weights(all_types[t], 160, 53);
+        float *x = floats(9 * 160);
+        for (int m = 0; m < 3; m++) {
+            float *out = compute(&w, maths[m], TR_CPU_AVX512, 1, x, 9);
+            bool quantised = maths[m] == TR_OPS_INT8 && tr_quant_blocked(w.type);
+            double e = worst(&w, x, 9, out);
+            cr_assert_lt(e, quantised ? 0.01 : 1e-6, "type %d math %d: %g", (int)w.type, m, e);
+            free(out);
+        }
+        free(x);
+        free(w.rows);
+    }
+}
+
+Test(product, all_levels_give_the_bits_of_plain_c, .timeout = 300)
+{
+    for (int i = 0; i < 60; i++) {
+        struct weights w = weights(all_types[i % N_TYPES], 32 * rnd_in(1, 20), rnd_in(1, 90));
+        uint32_t n_rows = i % 3 == 0 ? rnd_in(1, 70) : rnd_in(1, 9);
+        float *x = floats((size_t)n_rows * w.n_in);
+        enum tr_ops_math math = i % 5 == 4 ? TR_OPS_F32 : TR_OPS_INT8;
+        float *plain = compute(&w, math, TR_CPU_GENERIC, 1, x, n_rows);
+        for (int level = TR_CPU_AVX2; level <= TR_CPU_AVX512; level++) {
+            float *out = compute(&w, math, (enum tr_cpu_level)level, 1, x, n_rows);
+            cr_assert_arr_eq(out, plain, (size_t)n_rows * w.n_out * sizeof *out,
+                             "type %d [%u, %u] x %u, level %d", (int)w.type, w.n_out, w.n_in,
+                             n_rows, level);
+            free(out);
+        }
+        free(plain);
+        free(x);
+        free(w.rows);
+    }
+}
+
+Test(product, extreme_quants_stay_exact_at_every_level)
+{
+    for (int t = 3; t < N_TYPES; t++) {
+        struct weights w = weights(all_types[t], 64, 32);
+        size_t block = tr_quant_row_bytes(w.type, 32);
+        size_t head = w.type == TR_T_Q4_1 ? 4 : 2;
+        for (size_t i = 0; i < tr_quant_row_bytes(w.type, 64) * 32; i++) {
+            if (i % block >= head)
+                w.rows[i] = i / block % 3 == 0 ? 0x80 : (i / block % 3 == 1 ? 0x7F : 0xFF);
+        }
+        float *x = memory(sizeof(float) * 5 * 64);
+        for (int i = 0; i < 5 * 64; i++)
+            x[i] = i / 32 % 2 ? 3.0F : -3.0F;
+        float *plain = compute(&w, TR_OPS_INT8, TR_CPU_GENERIC, 1, x, 5);
+        cr_assert_lt(worst(&w, x, 5, plain), 1e-5);
+        for (int level = TR_CPU_AVX2; level <= TR_CPU_AVX512; level++) {
+            float *out = compute(&w, TR_OPS_INT8, (enum tr_cpu_level)level, 1, x, 5);
+            cr_assert_arr_eq(out, plain, sizeof(float) * 5 * 32);
+            free(out);
+        }
+        free(plain);
+        free(x);
+        free(w.rows);
+    }
+}
+
+Test(product, a_row_is_the_same_alone_and_in_any_company, .timeout = 300)
+{
+    for (int i = 0; i < 40; i++) {
+        struct weights w = weights(all_types[i % N_TYPES], 32 * rnd_in(1, 20), rnd_in(1, 300));
+        enum tr_ops_math math = i % 3 == 2 ? TR_OPS_F32 : TR_OPS_INT8;
+        enum tr_cpu_level level = i % 2 ? TR_CPU_AVX512 : TR_CPU_AVX2;
+        float *row = floats(w.n_in);
+        float *alone = compute(&w, math, level, 1, row, 1);
+        for (uint32_t threads = 1; threads <= 2; threads++) {
+            uint32_t n_rows = rnd_in(1, 70);
+            uint32_t at = rnd_in(0, n_rows - 1);
+            float *x = floats((size_t)n_rows * w.n_in);
+            memcpy(x + (size_t)at * w.n_in, row, w.n_in * sizeof *row);
+            float *out = compute(&w, math, level, threads, x, n_rows);
+            cr_assert_arr_eq(out + (size_t)at * w.n_out, alone, w.n_out * sizeof *out,
+                             "row %u of %u, %u threads", at, n_rows, threads);
+            free(out);
+            free(x);
+        }
+        free(row);
+        free(alone);
+        free(w.rows);
+    }
+}
+
+Test(product, float_weights_need_no_whole_blocks)
+{
+    for (int t = 0; t < 3; t++) {
+        struct weights w = weights(all_types[t], 45, 19);
+        float *x = floats(3 * 45);
+        float *plain = compute(&w, TR_OPS_F32, TR_CPU_GENERIC, 1, x, 3);
+        float *fast = compute(&w, TR_OPS_INT8, TR_CPU_AVX512, 2, x, 3);
+        cr_assert_lt(worst(&w, x, 3, plain), 1e-6);
+        cr_assert_arr_eq(plain, fast, sizeof(float) * 3 * 19);
+        free(plain);
+        free(fast);
+        free(x);
+        free(w.rows);
+    }
+}
+
+Test(product, poisoned_scales_and_activations_stay_in_their_row)
+{
+    static const uint16_t poison[] = {0x0001, 0x7C00, 0xFC00, 0x7E00, 0x7C01};
+    static const float bad[] = {1e-42F, 3e38F, -3e38F, 1e-36F, INFINITY, NAN};
+    for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
+        for (int t = 3; t < N_TYPES; t++) {
+            struct weights w = weights(all_types[t], 64, 20);
+            float *x = floats(6 * 64);
+            float *clean = compute(&w, TR_OPS_INT8, (enum tr_cpu_level)level, 1, x, 6);
+            for (int i = 0; i < 6; i++)
+                x[i % 3 * 2 * 64 + i] = bad[i]; /* rows 0, 2, 4 */
+            float *out = compute(&w, TR_OPS_INT8, (enum tr_cpu_level)level, 1, x, 6);
+            for (size_t r = 1; r < 6; r += 2)
+                cr_assert_arr_eq(out + r * 20, clean + r * 20, 20 * sizeof *out);
+            cr_assert(isnan(out[(size_t)2 * 20]), "NaN in a row shows in its outputs");
+            free(out);
+            for (size_t i = 0; i < 5; i++)
+                memcpy(w.rows + i * tr_quant_row_bytes(w.type, 64), &poison[i], 2);
+            free(compute(&w, TR_OPS_INT8, (enum tr_cpu_level)level, 1, x, 6));
+            free(clean);
+            free(x);
+            free(w.rows);
+        }
+    }
+}
+
+Test(product, an_embedded_row_is_the_dequantised_one_in_every_math_mode)
+{
+    for (int t = 0; t < N_TYPES; t++) {
+        struct weights w = weights(all_types[t], 64, 33);
+        size_t row_bytes = tr_quant_row_bytes(w.type, 64);
+        for (int m = 0; m < 3; m++) {
+            struct tr_dev *dev = device(maths[m], TR_CPU_AVX512, 1);
+            void *mem = memory(OPS->mat_bytes(dev, w.type, 64, 33));
+            struct tr_mat mat;
+            struct tr_mat again;
+            uint32_t tokens[3] = {32, 0, 17};
+            float out[3 * 64];
+            float expected[64];
+            OPS->mat_prepare(dev, &mat, w.type, 64, 33, w.rows, mem);
+            OPS->mat_adopt(dev, &again, w.type, 64, 33, mem);
+            OPS->embed(dev, &again, tokens, 3, out);
+            for (size_t i = 0; i < 3; i++) {
+                tr_quant_row(w.type, w.rows + tokens[i] * row_bytes, 64, expected);
+                cr_assert_arr_eq(out + i * 64, expected, sizeof expected);
+            }
+            OPS->close(dev);
+            free(mem);
+        }
+        free(w.rows);
+    }
+}
+
+Test(product, types_and_shapes_that_cannot_be_computed_have_no_size)
+{
+    struct tr_dev *dev = device(TR_OPS_INT8, TR_CPU_AVX512, 1);
+    cr_assert_eq(OPS->mat_bytes(dev, TR_T_Q6_K, 256, 16), 0);
+    cr_assert_eq(OPS->mat_bytes(dev, TR_T_Q4_1, 48, 16), 0);
+    cr_assert_eq(OPS->mat_bytes(dev, TR_T_F32, 0, 16), 0);
+    cr_assert_eq(OPS->mat_bytes(dev, TR_T_F32, UINT32_MAX, UINT32_MAX), 0);
+    OPS->close(dev);
+}

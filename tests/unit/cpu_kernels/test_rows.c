@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Norm, residual, activation, rotation and quantising of rows. */
+#include "fixture.h"
+
+#include <math.h>
+
+static const uint32_t dims[] = {576, 1536, 64, 1, 15, 17, 100};
+enum { N_DIMS = sizeof dims / sizeof dims[0], ROWS = 11 };
+
+static float *copy(const float *x, size_t n)
+{
+    float *y = memory(n * sizeof *y);
+    memcpy(y, x, n * sizeof *y);
+    return y;
+}
+
+/* All row operations of one device on the same input, results behind each other. */
+static float *all_rows(struct tr_dev *dev, uint32_t dim, uint32_t n_rows, const float *x,
+                       const float *y, const float *w)
+{
+    size_t n = (size_t)n_rows * dim;
+    float *out = memory(5 * n * sizeof *out);
+    OPS->rms_norm(dev, x, w, 1e-5F, n_rows, dim, out);
+    memcpy(out + n, x, n * sizeof *x);
+    OPS->add_rms_norm(dev, out + n, y, w, 1e-5F, n_rows, dim, out + 2 * n);
+    memcpy(out + 3 * n, x, n * sizeof *x);
+    OPS->silu_mul(dev, out + 3 * n, y, n_rows, dim);
+    memcpy(out + 4 * n, x, n * sizeof *x);
+    OPS->add(dev, out + 4 * n, y, n_rows, dim);
+    return out;
+}
+
+Test(rows, are_near_the_exact_values)
+{
+    struct tr_dev *dev = device(TR_OPS_INT8, TR_CPU_AVX512, 1);
+    for (int i = 0; i < N_DIMS; i++) {
+        uint32_t dim = dims[i];
+        size_t n = dim;
+        float *x = floats(n);
+        float *y = floats(n);
+        float *w = floats(n);
+        float *out = all_rows(dev, dim, 1, x, y, w);
+        double sx = 0;
+        double sxy = 0;
+        for (size_t k = 0; k < n; k++) {
+            sx += (double)x[k] * x[k];
+            sxy += ((double)x[k] + y[k]) * ((double)x[k] + y[k]);
+        }
+        for (size_t k = 0; k < n; k++) {
+            double a = x[k];
+            double norm = a / sqrt(sx / dim + 1e-5) * w[k];
+            double norm_sum = (a + y[k]) / sqrt(sxy / dim + 1e-5) * w[k];
+            double silu = a / (1 + exp(-a)) * y[k];
+            cr_assert_float_eq(out[k], norm, 2e-6 * (1 + fabs(norm)));
+            cr_assert_float_eq(out[n + k], a + y[k], 1e-6 * (1 + fabs(a)));
+            cr_assert_float_eq(out[2 * n + k], norm_sum, 2e-6 * (1 + fabs(norm_sum)));
+            cr_assert_float_eq(out[3 * n + k], silu, 2e-6 * (1e-3 + fabs(silu)));
+            cr_assert_eq(out[4 * n + k], x[k] + y[k]);
+        }
+        free(x);
+        free(y);
+        free(w);
+        free(out);
+    }
+    OPS->close(dev);
+}
+
+Test(rows, all_levels_and_threads_give_the_bits_of_plain_c)
+{
+    for (int i = 0; i < N_DIMS; i++) {
+        uint32_t n_rows = i == 0 ? 70 : ROWS;
+        size_t n = (size_t)n_rows * dims[i];
+        float *x = floats(n);
+        float *y = floats(n);
+        float *w = floats(dims[i]);
+        struct tr_dev *plain = device(TR_OPS_INT8, TR_CPU_GENERIC, 1);
+        float *expected = all_rows(plain, dims[i], n_rows, x, y, w);
+        OPS->close(plain);
+        for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
+            struct tr_dev *dev = device(TR_OPS_INT8, (enum tr_cpu_level)level, 2);
+            float *out = all_rows(dev, dims[i], n_rows, x, y, w);
+            cr_assert_arr_eq(out, expected, 5 * n * sizeof *out, "dim %u level %d", dims[i], level);
+            free(out);
+            OPS->close(dev);
+        }
+        free(x);
+        free(y);
+        free(w);
+        free(expected);
+    }
+}
+
+Test(rows, silu_is_sound_far_out)
+{
+    static const float far[] = {0.0F, -0.0F, 87.5F, -87.5F, 200.0F, -200.0F, 3e38F, -3e38F, 1e-42F};
+    enum { N = sizeof far / sizeof far[0] };
+    float expected[N];
+    for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
+        struct tr_dev *dev = device(TR_OPS_INT8, (enum tr_cpu_level)level, 1);
+        float gate[N];
+        float up[N];
+        memcpy(gate, far, sizeof far);
+        for (int i = 0; i < N; i++)
+            up[i] = 1.0F;
+        OPS->silu_mul(dev, gate, up, 1, N);
+        for (int i = 0; i < N; i++) {
+            double x = far[i];
+            double exact = x / (1 + exp(-x));
+            cr_assert_float_eq(gate[i], exact, fabs(exact) * 1e-6 + 1e-30, "silu(%g) = %g", x,
+                               (double)gate[i]);
+        }
+        if (level == TR_CPU_GENERIC)
+            memcpy(expected, gate, sizeof gate);
+        cr_assert_arr_eq(gate, expected, sizeof gate);
+        OPS->close(dev);
+    }
+}
+
+Test(rows, quantised_activations_are_the_same_at_every_level_and_near_their_source)
+{
+    enum { DIM = 320 };
+    float *x = floats(ROWS * DIM);
+    struct tr_act a[3];
+    void *mem[3];
+    for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
+        struct tr_dev *dev = device(TR_OPS_INT8, (enum tr_cpu_level)level, 1);
+        size_t bytes = OPS->act_bytes(dev, ROWS, DIM);
+        mem[level] = memory(bytes);
+        OPS->act_init(dev, &a[level], ROWS, DIM, mem[level]);
+        OPS->act_set(dev, &a[level], x, ROWS);
+        cr_assert_arr_eq(mem[level], mem[0], bytes, "level %d", level);
+        OPS->close(dev);
+    }
+    for (size_t i = 0; i < (size_t)ROWS * DIM; i++) {
+        double d = a[0].d[i / 32];
+        cr_assert_leq(fabs(a[0].q[i] * d - x[i]), d * 0.5001);
+        cr_assert_geq(a[0].q[i], -127);
+    }
+    for (size_t b = 0; b < (size_t)ROWS * DIM / 32; b++) {
+        int32_t sum = 0;
+        for (size_t i = 0; i < 32; i++)
+            sum += a[0].q[b * 32 + i];
+        cr_assert_eq(a[0].sum[b], sum);
+        cr_assert_eq(a[0].s[b], a[0].d[b] * (float)sum);
+    }
+    for (int level = 0; level < 3; level++)
+        free(mem[level]);
+    free(x);
+}
+
+Test(rows, rotation_turns_the_pairs_of_its_style)
+{
+    enum { HEADS = 3, DIM = 20, ROT = 16, CTX = 50 };
+    double freq[ROT / 2];
+    for (int i = 0; i < ROT / 2; i++)
+        freq[i] = pow(10000.0, -2.0 * i / ROT);
+    struct tr_dev *dev = device(TR_OPS_INT8, TR_CPU_AVX512, 1);
+    void *mem = memory(tr_rope_bytes(ROT, CTX));
+    struct tr_place places[2] = {{NULL, 0}, {NULL, 49}};
+
+    for (int style = TR_ROPE_ADJACENT; style <= TR_ROPE_HALF; style++) {
+        struct tr_rope r;
+        float *x = floats((size_t)2 * HEADS * DIM);
+        float *before = copy(x, (size_t)2 * HEADS * DIM);
+        tr_rope_init(&r, (enum tr_rope_style)style, ROT, CTX, freq, mem);
+        OPS->rope(dev, &r, x, places, 2, HEADS, DIM);
+        cr_assert_arr_eq(x, before, (size_t)HEADS * DIM * sizeof *x, "position 0 turns nothing");
+        for (size_t h = HEADS; h < (size_t)2 * HEADS; h++) {
+            const float *b = before + h * DIM;
+            const float *t = x + h * DIM;
+            for (size_t i = 0; i < ROT / 2; i++) {
+                size_t p = style == TR_ROPE_ADJACENT ? 2 * i : i;
+                size_t q = style == TR_ROPE_ADJACENT ? 2 * i + 1 : i + ROT / 2;
+                double c = cos(49 * freq[i]);
+                double s = sin(49 * freq[i]);
+                cr_assert_float_eq(t[p], b[p] * c - b[q] * s, 1e-5);
+                cr_assert_float_eq(t[q], b[p] * s + b[q] * c, 1e-5);
+            }
+            cr_assert_arr_eq(t + ROT, b + ROT, (DIM - ROT) * sizeof *t);
+        }
+        free(x);
+        free(before);
+    }
+    free(mem);
+    OPS->close(dev);
+}
