@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+tr_unit_test(engine model)
+tr_unit_test(engine forward testrig)
+tr_unit_test(engine seq)
+tr_unit_test(engine kv)
+tr_unit_test(engine plan)
+tr_unit_test(engine sample m)
+
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+tr_program_test(golden sampling ${CMAKE_SOURCE_DIR}/tests/golden/sampling.c engine PkgConfig::JANSSON m)

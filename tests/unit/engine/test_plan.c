@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/plan.h"
+
+#include "engine/kv.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+enum { MAX = 64 };
+
+static struct tr_plan_seq seq(enum tr_state s, uint32_t total, uint32_t in_kv)
+{
+    struct tr_plan_seq q = {
+        .state = s, .total = total, .in_kv = in_kv, .limit = total + 100, .row_cap = UINT32_MAX};
+    if (s != TR_WAITING)
+        q.blocks = tr_kv_blocks_for(s == TR_PREFILL ? total : in_kv);
+    return q;
+}
+
+static struct tr_plan_in input(struct tr_plan_seq *q, uint32_t n, uint32_t free)
+{
+    return (struct tr_plan_in){.seqs = q,
+                               .n = n,
+                               .max_seqs = 8,
+                               .max_rows = 8 + 64,
+                               .prefill_chunk = 64,
+                               .out_chunk = 16,
+                               .free_blocks = free};
+}
+
+Test(plan, decode_rows_come_first_and_one_long_prompt_only_takes_the_chunk)
+{
+    struct tr_plan_seq q[] = {seq(TR_PREFILL, 7000, 64), seq(TR_RUNNING, 10, 9),
+                              seq(TR_RUNNING, 33, 32)};
+    struct tr_plan_in in = input(q, 3, 4);
+    struct tr_plan_do todo[3];
+    cr_assert_eq(tr_plan_make(&in, todo), 66);
+    cr_assert_eq(todo[0].rows, 64);
+    cr_assert_eq(todo[1].rows, 1);
+    cr_assert_eq(todo[2].rows, 1);
+}
+
+Test(plan, all_prefills_share_one_chunk_oldest_first)
+{
+    struct tr_plan_seq q[] = {seq(TR_PREFILL, 50, 0), seq(TR_PREFILL, 50, 0),
+                              seq(TR_WAITING, 50, 0)};
+    struct tr_plan_in in = input(q, 3, 100);
+    struct tr_plan_do todo[3];
+    cr_assert_eq(tr_plan_make(&in, todo), 64);
+    cr_assert_eq(todo[0].rows, 50);
+    cr_assert_eq(todo[1].rows, 14);
+    cr_assert_eq(todo[2].what, TR_PLAN_STAY, "nothing of the chunk is left for it");
+}
+
+Test(plan, no_chunk_limit_means_whole_prompts)
+{
+    struct tr_plan_seq q[] = {seq(TR_WAITING, 500, 0), seq(TR_WAITING, 20, 0)};
+    struct tr_plan_in in = input(q, 2, 100);
+    in.prefill_chunk = 0;
+    in.max_rows = 1000;
+    struct tr_plan_do todo[2];
+    cr_assert_eq(tr_plan_make(&in, todo), 520);
+}
+
+Test(plan, first_come_first_served_nobody_overtakes_a_big_one)
+{
+    struct tr_plan_seq q[] = {seq(TR_RUNNING, 20, 19), seq(TR_WAITING, 900, 0),
+                              seq(TR_WAITING, 5, 0)};
+    struct tr_plan_in in = input(q, 3, 10);
+    struct tr_plan_do todo[3];
+    tr_plan_make(&in, todo);
+    cr_assert_eq(todo[1].what, TR_PLAN_STAY);
+    cr_assert_eq(todo[2].what, TR_PLAN_STAY);
+}
+
+Test(plan, the_youngest_is_preempted_and_nobody_admitted_in_that_step)
+{
+    struct tr_plan_seq q[] = {seq(TR_RUNNING, 33, 32), seq(TR_RUNNING, 20, 19),
+                              seq(TR_RUNNING, 20, 19), seq(TR_WAITING, 5, 0)};
+    struct tr_plan_in in = input(q, 4, 0);
+    struct tr_plan_do todo[4];
+    cr_assert_eq(tr_plan_make(&in, todo), 2);
+    cr_assert_eq(todo[2].what, TR_PLAN_PREEMPT);
+    cr_assert(todo[2].drop);
+    cr_assert_eq(todo[0].rows, 1);
+    cr_assert_eq(todo[1].rows, 1);
+    cr_assert_eq(todo[3].what, TR_PLAN_STAY);
+}
+
+Test(plan, parked_blocks_go_before_anybody_is_preempted)
+{
+    struct tr_plan_seq q[] = {seq(TR_RUNNING, 33, 32), seq(TR_PARKED, 20, 19),
+                              seq(TR_RUNNING, 20, 19)};
+    struct tr_plan_in in = input(q, 3, 0);
+    struct tr_plan_do todo[3];
+    cr_assert_eq(tr_plan_make(&in, todo), 2);
+    cr_assert_eq(todo[1].what, TR_PLAN_STAY);
+    cr_assert(todo[1].drop);
+    cr_assert_eq(todo[2].rows, 1);
+}
+
+Test(plan, parked_gives_its_place_at_once_and_its_blocks_to_a_waiting_one)
+{
+    struct tr_plan_seq q[] = {seq(TR_RUNNING, 64, 63), seq(TR_WAITING, 30, 0)};
+    q[0].hold = true;
+    struct tr_plan_in in = input(q, 2, 0);
+    in.max_seqs = 1;
+    struct tr_plan_do todo[2];
+    cr_assert_eq(tr_plan_make(&in, todo), 30);
+    cr_assert_eq(todo[0].what, TR_PLAN_PARK);
+    cr_assert(todo[0].drop);
+    cr_assert_eq(todo[1].what, TR_PLAN_ADMIT);
+}
+
+Test(plan, parked_keeps_its_blocks_when_giving_them_would_not_help)
+{
+    struct tr_plan_seq q[] = {seq(TR_PARKED, 64, 63), seq(TR_WAITING, 300, 0)};
+    struct tr_plan_in in = input(q, 2, 1);
+    struct tr_plan_do todo[2];
+    cr_assert_eq(tr_plan_make(&in, todo), 0);
+    cr_assert(!todo[0].drop);
+}
+
+Test(plan, unparked_comes_before_waiting_and_decodes_in_the_same_step)
+{
+    struct tr_plan_seq q[] = {seq(TR_WAITING, 5, 0), seq(TR_PARKED, 64, 63), seq(TR_WAITING, 5, 0)};
+    q[1].ready = true;
+    struct tr_plan_in in = input(q, 3, 9);
+    in.max_seqs = 1;
+    struct tr_plan_do todo[3];
+    cr_assert_eq(tr_plan_make(&in, todo), 1);
+    cr_assert_eq(todo[1].what, TR_PLAN_UNPARK);
+    cr_assert_eq(todo[0].what, TR_PLAN_STAY);
+}
+
+Test(plan, echoed_rows_are_capped_for_all_together)
+{
+    struct tr_plan_seq q[] = {seq(TR_WAITING, 30, 0), seq(TR_WAITING, 30, 0),
+                              seq(TR_WAITING, 30, 0)};
+    q[0].out_rows = q[1].out_rows = true;
+    q[0].row_cap = 10;
+    struct tr_plan_in in = input(q, 3, 90);
+    struct tr_plan_do todo[3];
+    tr_plan_make(&in, todo);
+    cr_assert_eq(todo[0].rows, 10);
+    cr_assert_eq(todo[1].rows, 6);
+    cr_assert_eq(todo[2].rows, 30);
+}
+
+/* ---- properties over random states ---- */
+
+static uint32_t between(uint32_t lo, uint32_t hi)
+{
+    return lo + (uint32_t)rand() % (hi - lo + 1);
+}
+
+static struct tr_plan_seq random_seq(uint32_t ctx)
+{
+    static const enum tr_state live[] = {TR_WAITING, TR_PREFILL, TR_RUNNING, TR_PARKED};
+    struct tr_plan_seq q = {.state = live[between(0, 3)], .total = between(2, ctx)};
+    q.limit = between(q.total, ctx);
+    q.in_kv = q.state == TR_RUNNING   ? q.total - 1
+              : q.state == TR_WAITING ? 0
+                                      : between(0, q.total - 1);
+    if (q.state == TR_PREFILL)
+        q.blocks = tr_kv_blocks_for(q.total);
+    else if (q.state != TR_WAITING)
+        q.blocks = tr_kv_blocks_for(q.in_kv);
+    q.hold = between(0, 5) == 0;
+    q.ready = q.state == TR_PARKED && !q.hold && between(0, 1);
+    q.out_rows = between(0, 4) == 0;
+    q.row_cap = between(0, 2) ? UINT32_MAX : between(1, 20);
+    return q;
+}
+
+/* A state that the scheduler could be in: the batch within its places, blocks within the pool. */
+static uint32_t random_state(struct tr_plan_seq *q, struct tr_plan_in *in, uint32_t ctx)
+{
+    uint32_t n = between(1, MAX);
+    uint32_t batch = 0;
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        q[i] = random_seq(ctx);
+        bool b = q[i].state == TR_PREFILL || q[i].state == TR_RUNNING;
+        if (b && batch == in->max_seqs) {
+            i--;
+            continue;
+        }
+        batch += b;
+        used += q[i].blocks;
+    }
+    in->seqs = q;
+    in->n = n;
+    in->free_blocks = between(0, 20);
+    return used + in->free_blocks;
+}
+
+static bool in_batch(const struct tr_plan_seq *q, const struct tr_plan_do *d)
+{
+    return d->what == TR_PLAN_UNPARK || d->what == TR_PLAN_ADMIT ||
+           (d->what == TR_PLAN_STAY && (q->state == TR_PREFILL || q->state == TR_RUNNING));
+}
+
+static void check_plan(const struct tr_plan_in *in, const struct tr_plan_do *todo, uint32_t rows,
+                       uint32_t pool)
+{
+    uint32_t n_batch = 0, n_rows = 0, prefill = 0, out = 0, used = 0, preempted = 0, admitted = 0;
+    for (uint32_t i = 0; i < in->n; i++) {
+        const struct tr_plan_seq *q = &in->seqs[i];
+        const struct tr_plan_do *d = &todo[i];
+        bool b = in_batch(q, d);
+        uint32_t done = d->drop ? 0 : q->in_kv;
+        cr_assert(b || d->rows == 0);
+        cr_assert(!(b && q->hold), "who must not run does not");
+        cr_assert(d->what != TR_PLAN_PREEMPT || d->drop);
+        cr_assert(q->state != TR_RUNNING || !b || d->rows == 1, "no running stream is left out");
+        cr_assert_leq(done + d->rows, q->total);
+        cr_assert_leq(d->rows, q->row_cap);
+        n_batch += b;
+        n_rows += d->rows;
+        bool decodes =
+            q->state == TR_RUNNING || (d->what == TR_PLAN_UNPARK && done + 1 == q->total);
+        prefill += decodes ? 0 : d->rows;
+        out += decodes || !q->out_rows ? 0 : d->rows;
+        used += b ? tr_kv_blocks_for(q->total) > (d->drop ? 0 : q->blocks)
+                        ? tr_kv_blocks_for(q->total)
+                        : q->blocks
+                  : (d->drop ? 0 : q->blocks);
+        preempted += d->what == TR_PLAN_PREEMPT;
+        admitted += d->what == TR_PLAN_ADMIT || d->what == TR_PLAN_UNPARK;
+    }
+    cr_assert_eq(rows, n_rows);
+    cr_assert_leq(n_batch, in->max_seqs);
+    cr_assert_leq(n_rows, in->max_rows);
+    cr_assert(!in->prefill_chunk || prefill <= in->prefill_chunk);
+    cr_assert_leq(out, in->out_chunk);
+    cr_assert_leq(used, pool, "blocks out of nothing");
+    cr_assert(!preempted || !admitted);
+}
+
+static void check_order(const struct tr_plan_in *in, const struct tr_plan_do *todo)
+{
+    bool passed_over = false, preempted = false;
+    for (uint32_t i = 0; i < in->n; i++) {
+        const struct tr_plan_seq *q = &in->seqs[i];
+        if (q->state == TR_WAITING && !q->hold) {
+            cr_assert(!(passed_over && todo[i].what == TR_PLAN_ADMIT), "overtaken in the queue");
+            passed_over |= todo[i].what != TR_PLAN_ADMIT;
+        }
+        if (q->state == TR_RUNNING || q->state == TR_PREFILL) {
+            cr_assert(!(preempted && todo[i].what == TR_PLAN_STAY), "an older one was preempted");
+            preempted |= todo[i].what == TR_PLAN_PREEMPT;
+        }
+    }
+}
+
+Test(plan, holds_its_promises_in_any_state)
+{
+    static struct tr_plan_seq q[MAX];
+    static struct tr_plan_do todo[MAX];
+    srand(11);
+    for (int round = 0; round < 20000; round++) {
+        struct tr_plan_in in = {.max_seqs = between(1, 12), .prefill_chunk = between(0, 2) * 17};
+        in.max_rows = in.max_seqs + (in.prefill_chunk ? in.prefill_chunk : 300);
+        in.out_chunk = between(1, 16);
+        uint32_t pool = random_state(q, &in, 300);
+        uint32_t rows = tr_plan_make(&in, todo);
+        check_plan(&in, todo, rows, pool);
+        check_order(&in, todo);
+    }
+}
+
+/* Played to the end on a tiny pool, everybody finishes: no deadlock, no endless preemption. */
+Test(plan, everybody_finishes_on_the_smallest_pool)
+{
+    enum { N = 12, CTX = 128 };
+    struct tr_plan_seq q[N];
+    struct tr_plan_do todo[N];
+    uint32_t pool = tr_kv_blocks_for(CTX);
+    uint32_t steps = 0, left = N;
+    for (uint32_t i = 0; i < N; i++)
+        q[i] = (struct tr_plan_seq){
+            .state = TR_WAITING, .total = 5 + 7 * i, .limit = CTX, .row_cap = UINT32_MAX};
+    while (left) {
+        struct tr_plan_in in = input(q, N, pool);
+        cr_assert_gt(tr_plan_make(&in, todo), 0, "stuck");
+        cr_assert_lt(++steps, 20000, "no end");
+        for (uint32_t i = 0; i < N; i++) {
+            if (todo[i].drop) {
+                pool += q[i].blocks;
+                q[i].blocks = q[i].in_kv = 0;
+            }
+            if (todo[i].what == TR_PLAN_PREEMPT)
+                q[i].state = TR_WAITING;
+            if (!todo[i].rows)
+                continue;
+            uint32_t need = tr_kv_blocks_for(q[i].total) - q[i].blocks;
+            cr_assert_leq(need, pool);
+            pool -= need;
+            q[i].blocks += need;
+            q[i].in_kv += todo[i].rows;
+            q[i].state = q[i].in_kv == q[i].total ? TR_RUNNING : TR_PREFILL;
+            if (q[i].state == TR_RUNNING && ++q[i].total > CTX) {
+                q[i].state = TR_FREE;
+                pool += q[i].blocks;
+                q[i].blocks = 0;
+                left--;
+            }
+        }
+    }
+}

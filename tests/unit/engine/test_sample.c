@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/sample.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VOCAB = 1000 };
+
+static struct tr_sampler *sampler;
+static float logits[VOCAB];
+static struct tr_params params;
+static struct tr_extra extra;
+static struct tr_sample_in in;
+
+static void setup(void)
+{
+    sampler = tr_sampler_new(2, VOCAB, 256, NULL);
+    params = (struct tr_params){
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .max_tokens = 64, .seed = 1};
+    in = (struct tr_sample_in){.params = &params};
+    memset(&extra, 0, sizeof(extra));
+    srand(3);
+    for (uint32_t i = 0; i < VOCAB; i++)
+        logits[i] = (float)(rand() % 20000) / 1000.0F - 10.0F;
+}
+
+static void teardown(void)
+{
+    tr_sampler_free(sampler);
+}
+
+TestSuite(sample, .init = setup, .fini = teardown);
+
+static uint32_t draw(struct tr_lp *lp)
+{
+    float copy[VOCAB];
+    memcpy(copy, logits, sizeof(copy));
+    return tr_sample(sampler, 1, copy, &in, lp);
+}
+
+static uint32_t best(void)
+{
+    uint32_t b = 0;
+    for (uint32_t i = 1; i < VOCAB; i++)
+        b = logits[i] > logits[b] ? i : b;
+    return b;
+}
+
+Test(sample, greedy_takes_the_lowest_of_equal_ids)
+{
+    params.temperature = 0;
+    logits[700] = logits[130] = logits[999] = 50;
+    cr_assert_eq(draw(NULL), 130);
+    logits[130] = NAN;
+    cr_assert_eq(draw(NULL), 700);
+}
+
+Test(sample, tiny_temperatures_are_greedy)
+{
+    static const double tiny[] = {1e-4, 1e-10, 1e-38, 5e-324, 0.0, -0.0};
+    uint32_t want = best();
+    extra.n_bias = 1;
+    extra.bias[0] = (struct tr_bias){.id = (want + 1) % VOCAB, .value = -100};
+    in.extra = &extra;
+    for (size_t i = 0; i < sizeof(tiny) / sizeof(tiny[0]); i++) {
+        params.temperature = tiny[i];
+        struct tr_lp lp;
+        cr_assert_eq(draw(&lp), want);
+        cr_assert(isfinite(lp.logprob));
+    }
+}
+
+Test(sample, huge_temperature_is_a_number)
+{
+    params.temperature = 1e15;
+    for (uint32_t i = 0; i < 100; i++) {
+        in.n_out = 0;
+        params.seed = i;
+        cr_assert_lt(draw(NULL), VOCAB);
+    }
+}
+
+Test(sample, bias_of_100_forces_with_a_finite_logprob_of_the_models_own)
+{
+    params.n_top = 5;
+    in.extra = &extra;
+    extra.n_bias = 1;
+    extra.bias[0] = (struct tr_bias){.id = 17, .value = 100};
+    for (int t = 0; t < 3; t++) {
+        params.temperature = t;
+        struct tr_lp lp;
+        cr_assert_eq(draw(&lp), 17);
+        cr_assert_eq(lp.id, 17);
+        cr_assert(isfinite(lp.logprob) && lp.logprob < 0 && lp.logprob > -40);
+        cr_assert_eq(lp.n_top, 5);
+        cr_assert_eq(lp.top_id[0], best());
+    }
+}
+
+Test(sample, logprobs_are_the_log_softmax_of_the_raw_logits)
+{
+    params.temperature = 0.7;
+    params.top_k = 40;
+    params.n_top = TR_MAX_TOP;
+    logits[5] = logits[6];
+    double sum = 0;
+    for (uint32_t i = 0; i < VOCAB; i++)
+        sum += exp((double)logits[i]);
+    struct tr_lp lp;
+    uint32_t id = draw(&lp);
+    cr_assert_float_eq(lp.logprob, (double)logits[id] - log(sum), 1e-5);
+    for (uint32_t i = 0; i < lp.n_top; i++) {
+        cr_assert_float_eq(lp.top_logprob[i], (double)logits[lp.top_id[i]] - log(sum), 1e-5);
+        cr_assert(!i || lp.top_logprob[i] < lp.top_logprob[i - 1] ||
+                  (lp.top_logprob[i] == lp.top_logprob[i - 1] && lp.top_id[i] > lp.top_id[i - 1]));
+    }
+    struct tr_lp echo;
+    tr_sample_logprob(sampler, 0, logits, id, TR_MAX_TOP, &echo);
+    cr_assert_eq(memcmp(&echo, &lp, sizeof(lp)), 0);
+}
+
+Test(sample, infinite_logits_give_finite_logprobs)
+{
+    logits[3] = -INFINITY;
+    logits[4] = NAN;
+    struct tr_lp lp;
+    tr_sample_logprob(sampler, 0, logits, 3, 4, &lp);
+    cr_assert_eq(lp.logprob, TR_LOGPROB_MIN);
+    tr_sample_logprob(sampler, 0, logits, 4, 4, &lp);
+    cr_assert_eq(lp.logprob, TR_LOGPROB_MIN);
+    for (uint32_t i = 0; i < VOCAB; i++)
+        logits[i] = -INFINITY;
+    tr_sample_logprob(sampler, 0, logits, 0, 4, &lp);
+    cr_assert(isfinite(lp.logprob));
+    cr_assert_lt(draw(NULL), VOCAB);
+}
+
+Test(sample, end_tokens_are_masked_before_min_tokens_and_with_ignore_eos)
+{
+    uint32_t eog[] = {7, 8};
+    in.eog = eog;
+    in.n_eog = 2;
+    in.extra = &extra;
+    extra.n_stop = 1;
+    extra.stop_ids[0] = 9;
+    logits[7] = 60;
+    logits[8] = 59;
+    logits[9] = 58;
+    params.temperature = 0;
+    cr_assert_eq(draw(NULL), 7);
+    params.min_tokens = 1;
+    cr_assert(draw(NULL) != 7 && draw(NULL) != 8 && draw(NULL) != 9);
+    params.min_tokens = 0;
+    params.flags = TR_REQ_IGNORE_EOS;
+    cr_assert_eq(draw(NULL), 9, "a stop id is not an end of turn");
+}
+
+Test(sample, scratch_is_clean_after_every_call)
+{
+    uint32_t ids[] = {1, 2, 3, 2};
+    in.ids = ids;
+    in.prompt_len = 2;
+    in.n_out = 2;
+    params.temperature = 0;
+    uint32_t plain = draw(NULL);
+    params.frequency_penalty = 2;
+    params.repetition_penalty = 1.8;
+    draw(NULL);
+    params.frequency_penalty = 0;
+    params.repetition_penalty = 1;
+    cr_assert_eq(draw(NULL), plain);
+}
+
+Test(sample, a_draw_is_a_function_of_seed_choice_and_index)
+{
+    cr_assert_eq(tr_sample_draw(1, 2, 3), tr_sample_draw(1, 2, 3));
+    cr_assert_neq(tr_sample_draw(1, 2, 3), tr_sample_draw(1, 3, 2));
+    cr_assert_neq(tr_sample_draw(0, 0, 0), tr_sample_draw(0, 0, 1));
+    cr_assert_neq(tr_sample_draw(0, 0, 0), tr_sample_draw(1, 0, 0));
+}
+
+/* Chi-squared with 99 degrees of freedom: above 160 happens once in ten thousand. */
+static double chi2_uniform(double (*f)(uint32_t))
+{
+    enum { CELLS = 100, N = 100000 };
+    uint32_t n[CELLS] = {0};
+    double chi2 = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        double u = f(i);
+        cr_assert(u >= 0 && u < 1);
+        n[(uint32_t)(u * CELLS)]++;
+    }
+    for (uint32_t c = 0; c < CELLS; c++)
+        chi2 += (n[c] - 1000.0) * (n[c] - 1000.0) / 1000.0;
+    return chi2;
+}
+
+static double along_seeds(uint32_t i)
+{
+    return tr_sample_draw(i, 0, 0);
+}
+
+static double along_choices(uint32_t i)
+{
+    return tr_sample_draw(42, i, 5);
+}
+
+static double along_tokens(uint32_t i)
+{
+    return tr_sample_draw(42, 0, i);
+}
+
+static double neighbours(uint32_t i)
+{
+    double d = tr_sample_draw(9, 0, i) - tr_sample_draw(9, 0, i + 1);
+    return d < 0 ? d + 1 : d;
+}
+
+Test(sample, draws_are_uniform_along_every_axis)
+{
+    cr_assert_lt(chi2_uniform(along_seeds), 160);
+    cr_assert_lt(chi2_uniform(along_choices), 160);
+    cr_assert_lt(chi2_uniform(along_tokens), 160);
+    cr_assert_lt(chi2_uniform(neighbours), 160);
+}
+
+/* The tokens drawn follow the distribution that is claimed, with and without a cut. */
+static void check_frequencies(void)
+{
+    static struct tr_cand want[VOCAB];
+    float copy[VOCAB];
+    uint32_t seen[VOCAB] = {0};
+    memcpy(copy, logits, sizeof(copy));
+    uint32_t n = tr_sample_probs(sampler, 0, copy, &in, want);
+    enum { N = 40000 };
+    for (uint32_t i = 0; i < N; i++) {
+        params.seed = i;
+        seen[draw(NULL)]++;
+    }
+    double chi2 = 0, rest = N, rest_want = N;
+    uint32_t cells = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double e = want[i].v * N;
+        if (e < 10)
+            continue;
+        chi2 += (seen[want[i].id] - e) * (seen[want[i].id] - e) / e;
+        rest -= seen[want[i].id];
+        rest_want -= e;
+        cells++;
+    }
+    if (rest_want > 10)
+        chi2 += (rest - rest_want) * (rest - rest_want) / rest_want;
+    /* Mean `cells`, deviation sqrt(2 cells): five deviations. */
+    cr_assert_lt(chi2, cells + 5 * sqrt(2.0 * cells));
+    cr_assert_gt(cells, 3);
+}
+
+Test(sample, tokens_come_as_often_as_their_probability_says)
+{
+    uint32_t ids[] = {1, 2, 3};
+    in.ids = ids;
+    in.prompt_len = 3;
+    check_frequencies();
+    params.repetition_penalty = 1.3;
+    ids[0] = best();
+    check_frequencies();
+    params.top_k = 30;
+    params.top_p = 0.9;
+    check_frequencies();
+    params.top_k = 0;
+    params.temperature = 1.7;
+    params.min_p = 0.02;
+    check_frequencies();
+}
+
+Test(sample, vocabularies_that_do_not_fill_a_block)
+{
+    for (uint32_t n = 1; n <= 130; n++) {
+        struct tr_sampler *s = tr_sampler_new(1, n, 16, NULL);
+        float x[130];
+        for (uint32_t i = 0; i < n; i++)
+            x[i] = (float)((i * 37) % n);
+        params.temperature = 0;
+        uint32_t id = tr_sample(s, 0, x, &in, NULL);
+        cr_assert_lt(id, n);
+        params.temperature = 1;
+        params.top_p = 0.5;
+        cr_assert_lt(tr_sample(s, 0, x, &in, NULL), n);
+        tr_sampler_free(s);
+    }
+}
