@@ -41,9 +41,12 @@ static void add_choice(const struct tr_shm *s, uint32_t slot, struct tr_bill *b)
         b->cancel_ack_ns = r->cancel_ack_ns;
 }
 
-static bool unbilled(const struct tr_ring *r)
+/* Admitted in this life of the slot, and its record never counted in the queue. */
+static bool unbilled(const struct tr_shm *s, const struct tr_ring *r)
 {
-    return state_of(r) != TR_FREE && !atomic_load_explicit(&r->bill_seq, memory_order_acquire);
+    return state_of(r) != TR_FREE &&
+           r->of_gen == atomic_load_explicit(&r->gen, memory_order_acquire) &&
+           !tr_bill_is_queued(s, atomic_load_explicit(&r->bill_seq, memory_order_acquire));
 }
 
 static void settle_group(const struct tr_shm *s, uint32_t lead, struct tr_bill *b)
@@ -65,7 +68,7 @@ static void settle_group(const struct tr_shm *s, uint32_t lead, struct tr_bill *
         return;
     for (uint32_t slot = 0; slot < s->config.n_slots; slot++) {
         const struct tr_ring *m = tr_ring_at(s, slot);
-        if (slot != lead && unbilled(m) && m->group_n == r->group_n && m->group_lead == lead &&
+        if (slot != lead && unbilled(s, m) && m->group_n == r->group_n && m->group_lead == lead &&
             memcmp(m->request_id, r->request_id, sizeof(m->request_id)) == 0)
             add_choice(s, slot, b);
     }
@@ -75,7 +78,7 @@ void tr_settle_rings(const struct tr_shm *s, void (*fn)(void *, const struct tr_
 {
     for (uint32_t slot = 0; slot < s->config.n_slots; slot++) {
         const struct tr_ring *r = tr_ring_at(s, slot);
-        if (!unbilled(r) || (r->group_n > 1 && r->group_lead != slot))
+        if (!unbilled(s, r) || (r->group_n > 1 && r->group_lead != slot))
             continue;
         struct tr_bill b;
         settle_group(s, slot, &b);

@@ -6,6 +6,17 @@
 
 #include <errno.h>
 
+uint64_t tr_bill_next(const struct tr_shm *s)
+{
+    /* Relaxed: only the engine writes it. */
+    return atomic_load_explicit(&s->accounting->tail, memory_order_relaxed) + 1;
+}
+
+bool tr_bill_is_queued(const struct tr_shm *s, uint64_t bill_seq)
+{
+    return bill_seq && bill_seq < tr_bill_next(s);
+}
+
 int tr_bill_push(struct tr_shm *s, const struct tr_bill *b, uint64_t *seq)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);
@@ -21,7 +32,8 @@ int tr_bill_push(struct tr_shm *s, const struct tr_bill *b, uint64_t *seq)
     a->rec[tail % TR_BILL_CAP] = *b;
     /* Release: the record is whole before it is counted; pairs with tr_bill_peek. */
     atomic_store_explicit(&a->tail, tail + 1, memory_order_release);
-    *seq = tail + 1;
+    if (seq)
+        *seq = tail + 1;
     if (s->config.ledger)
         tr_bell_ring_ledger(s);
     return 0;

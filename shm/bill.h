@@ -46,8 +46,16 @@ struct tr_ledger_page {
 
 struct tr_shm;
 
-/* Engine.  Queues the record and rings the ledger.  *seq = 1 + its place, for tr_ring.bill_seq.
- * -EAGAIN when the queue is full. */
+/* Engine.  The number that the next record will have: 1 + its place.  Stored in tr_ring.bill_seq of
+ * all its slots BEFORE tr_bill_push, so that an engine that dies in between leaves numbers above the
+ * tail, which the next one takes for void, and never a record that it would make again. */
+uint64_t tr_bill_next(const struct tr_shm *s);
+
+/* Engine.  Whether a record with this number has been queued (0 and numbers above the tail: no). */
+bool tr_bill_is_queued(const struct tr_shm *s, uint64_t bill_seq);
+
+/* Engine.  Queues the record (its number is tr_bill_next) and rings the ledger.  *seq, if not NULL,
+ * is that number.  -EAGAIN when the queue is full. */
 int tr_bill_push(struct tr_shm *s, const struct tr_bill *b, uint64_t *seq);
 
 /* Ledger.  Copies the record at `at` (bill_head <= at < tail); 0 or -EAGAIN. */

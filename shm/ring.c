@@ -87,7 +87,7 @@ static void clear_fields(struct tr_ring *r)
     atomic_store_explicit(&r->first_token_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&r->cached_tokens, 0, memory_order_relaxed);
     atomic_store_explicit(&r->preemptions, 0, memory_order_relaxed);
-    memset(&r->owner_area, 0, sizeof(*r) - offsetof(struct tr_ring, owner_area));
+    memset(&r->of_gen, 0, sizeof(*r) - offsetof(struct tr_ring, of_gen));
 }
 
 void tr_ring_reset(struct tr_shm *s, uint32_t slot)

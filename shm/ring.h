@@ -68,7 +68,8 @@ struct tr_ring {
     uint64_t finished_ns;
     uint64_t cancel_ack_ns;    /* when the engine took the cancel; 0 if none */
     uint64_t disconnect_ns;    /* what the frontend reported with it */
-    _Atomic uint64_t bill_seq; /* release/acquire: 1 + place in the accounting queue; 0 not yet */
+    _Atomic uint64_t bill_seq; /* release/acquire: 1 + place in the accounting queue; 0 not yet.
+                                * Stored before the record is counted: above its tail it is void */
 
     /* Written when it happens, relaxed; 0 = not yet. */
     TR_LINE _Atomic uint64_t admitted_ns; /* taken from the submission queue */
@@ -78,7 +79,9 @@ struct tr_ring {
     _Atomic uint32_t preemptions;
 
     /* Fixed at admission; visible with state != TR_FREE (acquire). */
-    TR_LINE uint32_t owner_area;
+    TR_LINE uint32_t of_gen; /* generation these fields are about; differs from gen only when a
+                              * crash cut a reset short (shm/README.md, "Death of the engine") */
+    uint32_t owner_area;
     uint32_t owner_epoch;
     uint32_t prompt_len;
     uint32_t extra_len;
