@@ -86,18 +86,25 @@ TR_INLINE v16 load_k(const enum tr_ops_kv type, const uint8_t *head, uint32_t di
     return v16_mul(v16_load_i8((const int8_t *)head + at), v16_load_f16(scales));
 }
 
-/* Sixteen dimensions from d on of V at position j of the block. */
-TR_INLINE v16 load_v(const enum tr_ops_kv type, const uint8_t *head, uint32_t dim, uint32_t d,
-                     uint32_t j)
+/* Sixteen dimensions from d on of V at position j of the block; scales: see v_scales. */
+TR_INLINE v16 load_v(const enum tr_ops_kv type, const uint8_t *head, const float *scales,
+                     uint32_t dim, uint32_t d, uint32_t j)
 {
     size_t at = (size_t)j * dim + d;
     if (type == TR_OPS_KV_F16)
         return v16_load_f16((const uint16_t *)(const void *)head + at);
     if (type == TR_OPS_KV_F32)
         return v16_load((const float *)(const void *)head + at);
-    const uint16_t *scales = (const uint16_t *)(const void *)(head + (size_t)dim * TR_OPS_KV_BLOCK);
-    float scale = tr_f16_to_f32(scales[(size_t)j * (dim / 32) + d / 32]);
-    return v16_mul(v16_load_i8((const int8_t *)head + at), v16_set1(scale));
+    return v16_mul(v16_load_i8((const int8_t *)head + at),
+                   v16_set1(scales[(size_t)j * (dim / 32) + d / 32]));
+}
+
+/* The scales of V in a block as floats, [32 positions, dim / 32]: dim of them. */
+TR_INLINE void v_scales(const uint8_t *head, uint32_t dim, float *scales)
+{
+    const uint16_t *h = (const uint16_t *)(const void *)(head + (size_t)dim * TR_OPS_KV_BLOCK);
+    for (uint32_t i = 0; i < dim; i += 16)
+        v16_store(scales + i, v16_load_f16(h + i));
 }
 
 /* A tile of up to QUERIES queries of one sequence that read one KV head. */
@@ -149,13 +156,16 @@ TR_INLINE void weigh_block(const int Q, const enum tr_ops_kv type, struct tile_s
                            uint32_t i0, const uint8_t *v_head, uint32_t dim, uint32_t at,
                            uint32_t j0, uint32_t j1)
 {
+    float scales[TR_OPS_HEAD_MAX];
+    if (type == TR_OPS_KV_Q8_0)
+        v_scales(v_head, dim, scales);
     for (uint32_t d = 0; d < dim; d += 16) {
         v16 acc[QUERIES];
         TR_UNROLL
         for (int i = 0; i < Q; i++)
             acc[i] = v16_load(&t->part[i0 + (uint32_t)i][d]);
         for (uint32_t j = j0; j < j1; j++) {
-            v16 v = load_v(type, v_head, dim, d, j);
+            v16 v = load_v(type, v_head, scales, dim, d, j);
             TR_UNROLL
             for (int i = 0; i < Q; i++)
                 acc[i] = v16_fma(v16_set1(t->p[i0 + (uint32_t)i][at + j]), v, acc[i]);
