@@ -18,7 +18,8 @@ static int fault(struct tr_httpc *r, const char *why)
 static int read_status_line(struct tr_httpc *r)
 {
     const char *l = r->line;
-    if (r->line_len < 12 || memcmp(l, "HTTP/1.", 7) || (l[7] != '0' && l[7] != '1') || l[8] != ' ')
+    if (r->line_len < 12 || memcmp(l, "HTTP/1.", 7) != 0 || (l[7] != '0' && l[7] != '1') ||
+        l[8] != ' ')
         return fault(r, "not an HTTP/1.x status line");
     int status = 0;
     for (int i = 9; i < 12; i++) {

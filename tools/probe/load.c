@@ -141,14 +141,14 @@ static int turn(struct loop *l)
 static int prepare(struct loop *l)
 {
     size_t n = (size_t)l->opts->parallel;
-    l->ep = epoll_create1(EPOLL_CLOEXEC);
-    if (l->ep < 0)
-        return -errno;
     l->lanes = calloc(n, sizeof(*l->lanes));
     l->idle = calloc(n, sizeof(*l->idle));
     l->req = tr_request_post(l->opts, l->model, 0, &l->req_len);
     if (!l->lanes || !l->idle || !l->req)
         return -ENOMEM;
+    l->ep = epoll_create1(EPOLL_CLOEXEC);
+    if (l->ep < 0)
+        return -errno;
     while (l->n_idle < n) {
         l->lanes[l->n_idle].stream.fd = -1;
         l->idle[l->n_idle] = n - 1 - l->n_idle;

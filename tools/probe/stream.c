@@ -111,7 +111,7 @@ static void keep_text(struct tr_stream *s, const char *text, size_t len)
         r->text_hash = (r->text_hash ^ (unsigned char)text[i]) * 0x100000001B3u;
     /* Whole deltas only, and none after one that did not fit: what is kept stays valid UTF-8 and
      * a true beginning. */
-    bool keep = s->rules->keep_text && r->text_kept == r->text_len &&
+    bool keep = s->rules->keep_text && len && r->text_kept == r->text_len &&
                 len <= TR_STREAM_TEXT_MAX - r->text_kept;
     r->text_len += len;
     if (!keep)
