@@ -15,7 +15,7 @@ enum tr_sim_piece_type { TR_SIM_NORMAL, TR_SIM_CONTROL };
 
 enum {
     TR_SIM_VOCAB_SIZE = 0
-#define X(type, bytes) +1
+#define X(type, bytes) +1 /* NOLINT(bugprone-macro-parentheses) */
 #include "base/sim_vocab.def"
 #undef X
 };

@@ -113,7 +113,7 @@ Test(bpe, a_byte_without_a_piece_is_left_out_and_its_neighbours_meet)
 {
     struct tr_vocab *v = vocab(NULL);
 
-    word_is(v, "\x04", NULL, 0);
+    word_is(v, "\x04", (int32_t[]){0}, 0);
     word_is(v,
             "a\x04"
             "b",
