@@ -348,7 +348,7 @@ static void next_request(struct tr_conn *c)
     c->extra_len = 0;
     c->answered = c->answer_done = c->head_sent = c->chunked_out = c->no_body = false;
     c->want_writable = false;
-    if (!c->keep) {
+    if (!c->keep || c->d->draining) { /* a stream's head may have gone out before the drain */
         c->state = TR_CONN_CLOSING;
         return;
     }

@@ -6,6 +6,7 @@ tr_unit_test(frontend json PkgConfig::JANSSON)
 tr_unit_test(frontend emit)
 tr_unit_test(frontend sse)
 tr_unit_test(frontend http ${HTTP_PARSER_LIBRARY})
+tr_unit_test(frontend conn PkgConfig::EVENT)
 
 tr_fuzz(json frontend)
 tr_fuzz(http frontend)
