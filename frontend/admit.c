@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/admit.c - see admit.h. */
+#include "frontend/admit.h"
+
+#include "base/assert.h"
+
+#include <string.h>
+
+/* Output tokens of a prompt: what was asked for, limited by the context. */
+static uint32_t limit_tokens(const struct tr_fe *fe, const struct tr_ask *a, size_t prompt_len)
+{
+    uint32_t room = fe->shm->config.n_ctx - (uint32_t)prompt_len;
+
+    return a->max_tokens < 0 || a->max_tokens > room ? room : (uint32_t)a->max_tokens;
+}
+
+static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct tr_admitted *ad,
+                         uint32_t k, uint64_t seed)
+{
+    struct tr_shm *s = fe->shm;
+    struct tr_request *r = tr_request_at(s, ad->slot[k]);
+    const struct tr_prompt *p = &a->prompts[k / a->n];
+    int extra = 0;
+
+    if (a->extra.n_bias || a->extra.n_stop) {
+        extra = tr_extra_pack(&a->extra, tr_request_extra(s, ad->slot[k]), TR_EXTRA_BYTES);
+        if (extra < 0)
+            return extra;
+    }
+    *r = (struct tr_request){
+        .gen = ad->gen[k],
+        .prompt_len = (uint32_t)p->n,
+        .extra_len = (uint32_t)extra,
+        .stream_rand = ad->rand,
+        .arrival_ns = a->arrival_ns,
+        .params = a->params,
+        .group_n = ad->n,
+        .group_k = k,
+        .group_lead = ad->slot[0],
+        .group_prompts = a->n_prompts,
+        .group_bill_prompt = k % a->n == 0,
+    };
+    r->params.seed = seed;
+    r->params.choice = k % a->n;
+    r->params.max_tokens = limit_tokens(fe, a, p->n);
+    if (r->params.min_tokens > r->params.max_tokens)
+        r->params.min_tokens = r->params.max_tokens;
+    memcpy(r->request_id, a->request_id, sizeof(r->request_id));
+    memcpy(r->key, a->key, sizeof(r->key));
+    uint32_t *ids = tr_request_prompt(s, ad->slot[k]);
+    for (size_t i = 0; i < p->n; i++)
+        ids[i] = (uint32_t)p->ids[i];
+    tr_cursor_reset(s, ad->slot[k], ad->gen[k]);
+    return 0;
+}
+
+static void give_back(struct tr_fe *fe, const struct tr_admitted *ad)
+{
+    for (uint32_t k = 0; k < ad->n; k++)
+        tr_claim_give(fe->shm, ad->slot[k], ad->gen[k]);
+}
+
+enum tr_err tr_admit(struct tr_fe *fe, const struct tr_ask *a, struct tr_admitted *out)
+{
+    struct tr_msg msg[TR_MAX_CHOICES];
+    enum tr_err e = tr_fe_state(fe);
+
+    if (e)
+        return e;
+    out->n = a->n_prompts * a->n;
+    TR_ASSERT(out->n >= 1 && out->n <= TR_MAX_CHOICES);
+    if (tr_claim_take(fe->shm, out->n, out->slot, out->gen))
+        return TR_ERR_OVERLOADED;
+    out->rand = tr_fe_random();
+    /* One seed for all choices: their draws differ by `choice`. */
+    uint64_t seed = a->has_seed ? a->params.seed : tr_fe_random();
+    for (uint32_t k = 0; k < out->n; k++) {
+        if (write_request(fe, a, out, k, seed)) {
+            give_back(fe, out);
+            return TR_ERR_INTERNAL;
+        }
+        msg[k] = (struct tr_msg){.kind = TR_MSG_SUBMIT,
+                                 .slot = out->slot[k],
+                                 .gen = out->gen[k],
+                                 .stream_rand = out->rand};
+    }
+    if (tr_subq_push(fe->shm, msg, out->n)) {
+        give_back(fe, out);
+        return TR_ERR_OVERLOADED;
+    }
+    return TR_OK;
+}

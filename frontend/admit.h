@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/admit.h - from a checked request to slots: claim all or none, write, submit.
+ *
+ * Path: http > tokens > [subq] > engine > step > ring > detok > event > socket
+ *
+ * Frontend only.  The decision falls here and at once, also while the engine stands still: a slot is
+ * open or it is not.
+ *
+ * None open, engine gone, draining: the error to answer (503); nothing is held then. */
+#ifndef TR_FRONTEND_ADMIT_H
+#define TR_FRONTEND_ADMIT_H
+
+#include "frontend/ask.h"
+
+struct tr_admitted {
+    uint32_t n; /* slots, prompt * n + choice */
+    uint64_t rand;
+    uint32_t slot[TR_MAX_CHOICES], gen[TR_MAX_CHOICES];
+};
+
+/* TR_OK and *out, or why not. */
+enum tr_err tr_admit(struct tr_fe *fe, const struct tr_ask *a, struct tr_admitted *out);
+
+#endif

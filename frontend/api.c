@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/api.c - what every POST that starts work has in common, and the table of routes. */
+#include "frontend/api.h"
+
+#include "frontend/params.h"
+#include "frontend/worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Text longer than this is rendered and encoded by a worker: about 2 ms of the loop's time. */
+enum { INLINE_BYTES = 16 << 10 };
+
+/* A request whose tokens a worker makes.  The connection may go away meanwhile. */
+struct pending {
+    struct tr_job job;
+    struct tr_fe *fe;
+    struct tr_conn *conn; /* NULL: gone */
+    struct tr_ask *ask;
+    const struct tr_dialect *dialect;
+    enum tr_frame frame;
+    int rc;
+    struct tr_fault fault;
+};
+
+void tr_api_refuse(struct tr_fe *fe, struct tr_conn *c, const struct tr_fault *f)
+{
+    tr_stat_add(fe->stat, TR_STAT_REFUSED_INVALID, 1);
+    tr_conn_error(c, f->err, f->message[0] ? f->message : NULL, f->param[0] ? f->param : NULL);
+}
+
+void tr_api_reply(struct tr_fe *fe, struct tr_conn *c)
+{
+    if (fe->json.failed)
+        tr_conn_error(c, TR_ERR_INTERNAL, NULL, NULL);
+    else
+        tr_conn_reply(c, 200, "application/json", fe->json.buf, fe->json.len);
+}
+
+void tr_api_usage(struct tr_emit *e, const struct tr_usage *u)
+{
+    tr_emit_key(e, "usage");
+    tr_emit_obj(e);
+    tr_emit_ku64(e, "prompt_tokens", u->prompt);
+    tr_emit_ku64(e, "completion_tokens", u->completion);
+    tr_emit_ku64(e, "total_tokens", u->prompt + u->completion);
+    tr_emit_key(e, "prompt_tokens_details");
+    tr_emit_obj(e);
+    tr_emit_ku64(e, "cached_tokens", u->cached);
+    tr_emit_obj_end(e);
+    tr_emit_obj_end(e);
+}
+
+void tr_api_error(struct tr_emit *e, enum tr_err err)
+{
+    const struct tr_err_info *i = tr_err_info(err);
+
+    tr_emit_key(e, "error");
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "message", i->sentence);
+    tr_emit_kstr(e, "type", i->type);
+    tr_emit_knull(e, "param");
+    tr_emit_kstr(e, "code", i->code);
+    tr_emit_obj_end(e);
+}
+
+void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES])
+{
+    (void)rq;
+    memset(key, 0, TR_KEY_BYTES);
+}
+
+/* ---- headers that change the request ---- */
+
+static int read_timeout(const struct tr_http_request *rq, struct tr_ask *a, struct tr_fault *f)
+{
+    struct tr_slice v = tr_http_field(rq->http, "x-request-timeout");
+    char buf[32], *end;
+
+    if (!v.p)
+        return 0;
+    snprintf(buf, sizeof(buf), "%.*s", (int)(v.len < 31 ? v.len : 31), v.p);
+    double seconds = strtod(buf, &end);
+    if (end == buf || *end || !(seconds > 0 && seconds < 1e9))
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "X-Request-Timeout",
+                            "X-Request-Timeout must be a number of seconds larger than 0.");
+    uint64_t ns = (uint64_t)(seconds * 1e9) + 1;
+    if (!a->timeout_ns || ns < a->timeout_ns)
+        a->timeout_ns = ns;
+    return 0;
+}
+
+static int read_headers(const struct tr_http_request *rq, struct tr_ask *a, struct tr_fault *f)
+{
+    struct tr_slice resume = tr_http_field(rq->http, "x-tokenring-resume");
+
+    if (resume.p && !(resume.len == 1 && resume.p[0] == '0'))
+        return tr_fault_set(f, TR_ERR_UNSUPPORTED_PARAM, "X-Tokenring-Resume",
+                            "Resuming a stream is not supported.");
+    return read_timeout(rq, a, f);
+}
+
+/* ---- worker ---- */
+
+static void pending_gone(void *owner, enum tr_conn_why why)
+{
+    (void)why;
+    ((struct pending *)owner)->conn = NULL;
+}
+
+static void pending_half_closed(void *owner)
+{
+    struct pending *p = owner;
+    struct tr_conn *c = p->conn;
+
+    /* A stream may be read by a client that has closed its sending side; the probe comes with its
+     * first bytes. */
+    if (p->ask->stream)
+        return;
+    p->conn = NULL;
+    tr_conn_stream_abort(c);
+}
+
+static void pending_writable(void *owner)
+{
+    (void)owner; /* nothing has been written */
+}
+
+static const struct tr_conn_owner_ops pending_ops = {
+    .writable = pending_writable, .half_closed = pending_half_closed, .gone = pending_gone};
+
+static void work(struct tr_job *j)
+{
+    struct pending *p = (struct pending *)j;
+
+    p->rc = tr_ask_encode(p->ask, &p->fault);
+}
+
+static void done(struct tr_job *j)
+{
+    struct pending *p = (struct pending *)j;
+    struct tr_conn *c = p->conn;
+
+    p->fe->n_asks--;
+    if (c)
+        tr_conn_unbind(c);
+    if (c && p->rc == 0) {
+        tr_stream_start(p->fe, c, p->ask, p->dialect, p->frame);
+    } else {
+        if (c)
+            tr_api_refuse(p->fe, c, &p->fault);
+        tr_ask_close(p->ask);
+    }
+    free(p);
+}
+
+static void encode_on_worker(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *a,
+                             const struct tr_dialect *dialect, enum tr_frame frame)
+{
+    struct pending *p = calloc(1, sizeof(*p));
+
+    if (p) {
+        *p = (struct pending){.job = {.work = work, .done = done},
+                              .fe = fe,
+                              .conn = c,
+                              .ask = a,
+                              .dialect = dialect,
+                              .frame = frame};
+        if (tr_workers_push(fe->workers, &p->job) == 0) {
+            fe->n_asks++;
+            tr_conn_bind(c, &pending_ops, p);
+            if (tr_conn_half_closed(c))
+                pending_half_closed(p);
+            return;
+        }
+    }
+    free(p);
+    tr_ask_close(a);
+    tr_stat_add(fe->stat, TR_STAT_REFUSED_OVERLOAD, 1);
+    tr_conn_error(c, TR_ERR_OVERLOADED, NULL, NULL);
+}
+
+void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_fe *fe,
+                 enum tr_api api, const struct tr_dialect *dialect, enum tr_frame frame)
+{
+    struct tr_fault f = {0};
+    struct tr_ask *a = tr_ask_open(fe, rq->body.p, rq->body.len, &f);
+
+    if (!a) {
+        tr_api_refuse(fe, c, &f);
+        return;
+    }
+    snprintf(a->request_id, sizeof(a->request_id), "%s", rq->request_id);
+    tr_api_key(rq, a->key);
+    a->arrival_ns = rq->arrived_ns;
+    a->timeout_ns = fe->cfg->timeout_ns;
+    if (tr_params_read(a, api, &f) || read_headers(rq, a, &f))
+        goto refuse;
+    /* No place to be had: say so before the work of encoding. */
+    enum tr_err e = tr_fe_state(fe);
+    if (e) {
+        f.err = e;
+        f.message[0] = f.param[0] = 0;
+        goto refuse;
+    }
+    if (fe->workers && tr_ask_weight(a) > INLINE_BYTES) {
+        encode_on_worker(fe, c, a, dialect, frame);
+        return;
+    }
+    if (tr_ask_encode(a, &f))
+        goto refuse;
+    tr_stream_start(fe, c, a, dialect, frame);
+    return;
+refuse:
+    tr_api_refuse(fe, c, &f);
+    tr_ask_close(a);
+}
+
+/* ---- routes ---- */
+
+const struct tr_route tr_api_routes[] = {
+    {TR_HTTP_POST, "/v1/chat/completions", tr_api_chat, 0},
+    {TR_HTTP_POST, "/v1/completions", tr_api_completions, 0},
+    {TR_HTTP_POST, "/v1/streams", tr_api_native, 0},
+    {TR_HTTP_GET, "/v1/streams/{id}", tr_api_native_get, 0},
+    {TR_HTTP_DELETE, "/v1/streams/{id}", tr_api_native_delete, 0},
+    {TR_HTTP_GET, "/v1/models", tr_api_models, 0},
+    {TR_HTTP_GET, "/v1/models/{id*}", tr_api_model, 0},
+    {TR_HTTP_POST, "/tokenize", tr_api_tokenize, 0},
+    {TR_HTTP_POST, "/detokenize", tr_api_detokenize, 0},
+    {TR_HTTP_GET, "/health", tr_api_health, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/readyz", tr_api_health, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/v2/health/ready", tr_api_health, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/ping", tr_api_health, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/livez", tr_api_livez, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/v2/health/live", tr_api_livez, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/startupz", tr_api_startupz, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/version", tr_api_version, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/server_info", tr_api_server_info, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/get_server_info", tr_api_server_info, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/model_info", tr_api_model_info, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/get_model_info", tr_api_model_info, TR_ROUTE_OPEN},
+    {TR_HTTP_GET, "/metrics", tr_api_metrics, TR_ROUTE_OPEN},
+};
+const size_t tr_api_n_routes = sizeof(tr_api_routes) / sizeof(tr_api_routes[0]);

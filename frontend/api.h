@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/api.h - handlers of the outside interface and what they share.
+ *
+ * Frontend only.  Each api_*.c is one dialect, the only code that knows its field names. */
+#ifndef TR_FRONTEND_API_H
+#define TR_FRONTEND_API_H
+
+#include "frontend/conn.h"
+#include "frontend/event.h"
+#include "frontend/fault.h"
+#include "frontend/route.h"
+#include "frontend/stream.h"
+
+/* All routes of a frontend; ctx of every handler is its struct tr_fe. */
+extern const struct tr_route tr_api_routes[];
+extern const size_t tr_api_n_routes;
+
+/* The way of every POST that starts work: parse, check, encode (a worker if it is long), admit. */
+void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_fe *fe,
+                 enum tr_api api, const struct tr_dialect *dialect, enum tr_frame frame);
+
+/* Answers the fault with its status and counts it. */
+void tr_api_refuse(struct tr_fe *fe, struct tr_conn *c, const struct tr_fault *f);
+
+/* Answers fe->json. */
+void tr_api_reply(struct tr_fe *fe, struct tr_conn *c);
+
+/* api_misc.c: which of the keys' streams these are; keys come with authentication. */
+void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES]);
+
+/* The object {"prompt_tokens":...} as the value of `usage`. */
+void tr_api_usage(struct tr_emit *e, const struct tr_usage *u);
+
+/* The error object of an ending as a member `error` of the open object. */
+void tr_api_error(struct tr_emit *e, enum tr_err err);
+
+tr_handler tr_api_chat, tr_api_completions, tr_api_native, tr_api_native_delete, tr_api_native_get,
+    tr_api_models, tr_api_model, tr_api_tokenize, tr_api_detokenize, tr_api_health, tr_api_livez,
+    tr_api_startupz, tr_api_version, tr_api_server_info, tr_api_model_info, tr_api_metrics;
+
+/* DELETEs that wait for the end of a stream (api_native.c): looks, answers.  True if any ended. */
+bool tr_api_native_pump(struct tr_fe *fe);
+
+#endif

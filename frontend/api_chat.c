@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/api_chat.c - POST /v1/chat/completions: the shapes of OpenAI's chat completions.
+ *
+ * A stream is, for each choice, a chunk with the role just before its first content, chunks of
+ * content, a chunk with the finish_reason; then the usage chunk if it was asked for; then [DONE].
+ * The role waits for the content so that a client that takes the first chunk for the first token
+ * does not measure the queue.  A failure is an error chunk and no finish_reason. */
+#include "frontend/api.h"
+
+static void begin_chunk(struct tr_stream *s)
+{
+    struct tr_emit *e = &s->fe->json;
+
+    tr_emit_reset(e);
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "id", s->id);
+    tr_emit_kstr(e, "object", "chat.completion.chunk");
+    tr_emit_ku64(e, "created", s->created);
+    tr_emit_kstr(e, "model", s->fe->cfg->served_name);
+    tr_emit_key(e, "choices");
+    tr_emit_arr(e);
+}
+
+static void begin_choice(struct tr_emit *e, uint32_t index)
+{
+    tr_emit_obj(e);
+    tr_emit_ku64(e, "index", index);
+    tr_emit_key(e, "delta");
+    tr_emit_obj(e);
+}
+
+/* After the delta's members: closes it, the choice and the chunk, and sends. */
+static void end_choice(struct tr_stream *s, const char *finish, const struct tr_event *ev)
+{
+    struct tr_emit *e = &s->fe->json;
+    const struct tr_ask *a = s->ask;
+
+    tr_emit_obj_end(e);
+    tr_emit_key(e, "logprobs");
+    if (ev && ev->lp)
+        tr_lp_emit_chat(e, s->fe->vocab, a->params.n_top, ev->lp, ev->n_lp);
+    else
+        tr_emit_null(e);
+    tr_emit_kstr(e, "finish_reason", finish);
+    tr_emit_obj_end(e);
+    tr_emit_arr_end(e);
+    if (a->include_usage)
+        tr_emit_knull(e, "usage");
+    tr_emit_obj_end(e);
+    tr_stream_frame(s, NULL, -1);
+}
+
+static void role(struct tr_stream *s, uint32_t choice)
+{
+    if (s->choice[choice].begun)
+        return;
+    begin_chunk(s);
+    begin_choice(&s->fe->json, choice);
+    tr_emit_kstr(&s->fe->json, "role", "assistant");
+    tr_emit_kstr(&s->fe->json, "content", "");
+    end_choice(s, NULL, NULL);
+}
+
+static void usage_chunk(struct tr_stream *s)
+{
+    struct tr_usage u = tr_stream_usage(s);
+
+    begin_chunk(s);
+    tr_emit_arr_end(&s->fe->json);
+    tr_api_usage(&s->fe->json, &u);
+    tr_emit_obj_end(&s->fe->json);
+    tr_stream_frame(s, NULL, -1);
+}
+
+static void done(struct tr_stream *s)
+{
+    tr_emit_reset(&s->fe->frame);
+    tr_frame_done(&s->fe->frame, s->frame);
+    tr_stream_write_frame(s);
+}
+
+static void chat_event(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_emit *e = &s->fe->json;
+
+    switch (ev->type) {
+    case TR_EV_STARTED:
+    case TR_EV_QUEUED:
+    case TR_EV_PREFILL:
+        return;
+    case TR_EV_DELTA:
+        role(s, ev->choice);
+        begin_chunk(s);
+        begin_choice(e, ev->choice);
+        tr_emit_kstrn(e, "content", ev->text, ev->text_len);
+        end_choice(s, NULL, ev);
+        return;
+    case TR_EV_FINISH:
+        role(s, ev->choice);
+        begin_chunk(s);
+        begin_choice(e, ev->choice);
+        end_choice(s, ev->length ? "length" : "stop", NULL);
+        return;
+    case TR_EV_USAGE:
+        if (s->ask->include_usage && !ev->err)
+            usage_chunk(s);
+        return;
+    case TR_EV_FAIL:
+        tr_emit_reset(e);
+        tr_emit_obj(e);
+        tr_api_error(e, ev->err);
+        tr_emit_obj_end(e);
+        tr_stream_frame(s, NULL, -1);
+        done(s);
+        return;
+    case TR_EV_END:
+        done(s);
+        return;
+    }
+}
+
+static void chat_body(struct tr_stream *s, struct tr_emit *e)
+{
+    struct tr_usage u = tr_stream_usage(s);
+
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "id", s->id);
+    tr_emit_kstr(e, "object", "chat.completion");
+    tr_emit_ku64(e, "created", s->created);
+    tr_emit_kstr(e, "model", s->fe->cfg->served_name);
+    tr_emit_key(e, "choices");
+    tr_emit_arr(e);
+    for (uint32_t k = 0; k < s->n; k++) {
+        tr_emit_obj(e);
+        tr_emit_ku64(e, "index", k);
+        tr_emit_key(e, "message");
+        tr_emit_obj(e);
+        tr_emit_kstr(e, "role", "assistant");
+        tr_emit_key(e, "content");
+        tr_stream_text(s, k, e);
+        tr_emit_knull(e, "refusal");
+        tr_emit_key(e, "annotations");
+        tr_emit_arr(e);
+        tr_emit_arr_end(e);
+        tr_emit_obj_end(e);
+        tr_emit_key(e, "logprobs");
+        if (s->ask->logprobs)
+            tr_lp_emit_text(e, true, &s->choice[k].lp_text);
+        else
+            tr_emit_null(e);
+        tr_emit_kstr(e, "finish_reason", tr_choice_finish(s, &s->choice[k]));
+        tr_emit_obj_end(e);
+    }
+    tr_emit_arr_end(e);
+    tr_api_usage(e, &u);
+    tr_emit_obj_end(e);
+}
+
+const struct tr_dialect tr_dialect_chat = {
+    .id_prefix = "chatcmpl-", .event = chat_event, .body = chat_body};
+
+void tr_api_chat(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+{
+    tr_api_post(c, rq, ctx, TR_API_CHAT, &tr_dialect_chat, TR_SSE_BARE);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/api_native.c - /v1/streams: the typed events as they are (tokenring.events.v1).
+ *
+ * SSE (id, event, data) or NDJSON by Accept.  Every event has `type`; numbered ones have `id`,
+ * "<stream id>:<number>".  A coalesced delta has the number of its last member.  With several
+ * choices each one's end is told by choice.finished. */
+#include "base/clock.h"
+#include "frontend/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How long a DELETE waits for the engine's word. */
+#define CANCEL_WAIT_NS (5 * 1000000000ull)
+
+/* ---- events ---- */
+
+static int64_t begin(struct tr_stream *s, const struct tr_event *ev, const char *type)
+{
+    struct tr_emit *e = &s->fe->json;
+    char id[TR_STREAM_ID_BYTES + 24];
+
+    tr_emit_reset(e);
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "type", type);
+    if (!ev->members)
+        return -1;
+    s->number += ev->members;
+    snprintf(id, sizeof(id), "%s:%llu", s->stream_id, (unsigned long long)(s->number - 1));
+    tr_emit_kstr(e, "id", id);
+    return (int64_t)(s->number - 1);
+}
+
+static void end(struct tr_stream *s, const char *type, int64_t number)
+{
+    tr_emit_obj_end(&s->fe->json);
+    tr_stream_frame(s, type, number);
+}
+
+static void started(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_emit *e = &s->fe->json;
+    int64_t n = begin(s, ev, "response.started");
+
+    tr_emit_kstr(e, "stream_id", s->stream_id);
+    tr_emit_kstr(e, "schema", "tokenring.events.v1");
+    tr_emit_kstr(e, "model", s->fe->cfg->served_name);
+    tr_emit_ku64(e, "created", s->created);
+    tr_emit_kstr(e, "request_id", s->ask->request_id);
+    tr_emit_ku64(e, "choices", s->n);
+    end(s, "response.started", n);
+}
+
+static void delta(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_emit *e = &s->fe->json;
+    const struct tr_ask *a = s->ask;
+    int64_t n = begin(s, ev, "output_text.delta");
+
+    tr_emit_ku64(e, "index", ev->choice);
+    tr_emit_kstrn(e, "text", ev->text, ev->text_len);
+    tr_emit_ku64(e, "tokens", ev->tokens);
+    if (ev->lp) {
+        tr_emit_key(e, "logprobs");
+        if (a->chat)
+            tr_lp_emit_chat(e, s->fe->vocab, a->params.n_top, ev->lp, ev->n_lp);
+        else
+            tr_lp_emit_completions(e, s->fe->vocab, a->params.n_top, ev->lp, ev->n_lp);
+    }
+    end(s, "output_text.delta", n);
+}
+
+static void choice_finished(struct tr_stream *s, const struct tr_event *ev)
+{
+    if (s->n == 1)
+        return;
+    int64_t n = begin(s, ev, "choice.finished");
+    tr_emit_ku64(&s->fe->json, "index", ev->choice);
+    tr_emit_kstr(&s->fe->json, "finish_reason", ev->length ? "length" : "stop");
+    end(s, "choice.finished", n);
+}
+
+static void usage(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_usage u = tr_stream_usage(s);
+    int64_t n = begin(s, ev, "usage");
+
+    tr_api_usage(&s->fe->json, &u);
+    end(s, "usage", n);
+}
+
+static void finished(struct tr_stream *s, const struct tr_event *ev)
+{
+    const char *type = ev->length ? "response.incomplete" : "response.completed";
+    int64_t n = begin(s, ev, type);
+
+    if (ev->length)
+        tr_emit_kstr(&s->fe->json, "reason", "length");
+    tr_emit_kstr(&s->fe->json, "finish_reason", ev->length ? "length" : "stop");
+    end(s, type, n);
+}
+
+static void failed(struct tr_stream *s, const struct tr_event *ev)
+{
+    const struct tr_err_info *i = tr_err_info(ev->err);
+    struct tr_emit *e = &s->fe->json;
+    const char *type = ev->cancelled ? "response.cancelled" : "error";
+    int64_t n = begin(s, ev, type);
+
+    if (ev->cancelled) {
+        tr_emit_kstr(e, "reason", i->code);
+        if (ev->last_token >= 0)
+            tr_emit_ki64(e, "last_token", ev->last_token);
+        else
+            tr_emit_knull(e, "last_token");
+    } else {
+        tr_emit_kstr(e, "code", i->code);
+        tr_emit_kstr(e, "message", i->sentence);
+        tr_emit_kbool(e, "retryable", i->status == 503);
+    }
+    end(s, type, n);
+}
+
+static void native_event(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_emit *e = &s->fe->json;
+
+    switch (ev->type) {
+    case TR_EV_STARTED:
+        started(s, ev);
+        return;
+    case TR_EV_QUEUED:
+        begin(s, ev, "response.queued");
+        tr_emit_ku64(e, "position", ev->position);
+        end(s, "response.queued", -1);
+        return;
+    case TR_EV_PREFILL:
+        begin(s, ev, "response.prefill");
+        tr_emit_ku64(e, "done", ev->done);
+        tr_emit_ku64(e, "total", ev->total);
+        end(s, "response.prefill", -1);
+        return;
+    case TR_EV_DELTA:
+        delta(s, ev);
+        return;
+    case TR_EV_FINISH:
+        choice_finished(s, ev);
+        return;
+    case TR_EV_USAGE:
+        usage(s, ev);
+        return;
+    case TR_EV_END:
+        finished(s, ev);
+        return;
+    case TR_EV_FAIL:
+        failed(s, ev);
+        return;
+    }
+}
+
+static void native_body(struct tr_stream *s, struct tr_emit *e)
+{
+    (void)s;
+    e->failed = true; /* native answers are always streamed */
+}
+
+const struct tr_dialect tr_dialect_native = {
+    .id_prefix = "", .event = native_event, .body = native_body};
+
+/* ---- POST, GET ---- */
+
+static bool wants_ndjson(const struct tr_http_request *rq)
+{
+    struct tr_slice v = tr_http_field(rq->http, "accept");
+
+    return v.p && memmem(v.p, v.len, "ndjson", 6);
+}
+
+void tr_api_native(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+{
+    tr_api_post(c, rq, ctx, TR_API_NATIVE, &tr_dialect_native,
+                wants_ndjson(rq) ? TR_NDJSON : TR_SSE_NATIVE);
+}
+
+void tr_api_native_get(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+{
+    (void)rq;
+    (void)ctx;
+    tr_conn_error(c, TR_ERR_NOT_FOUND, "No stream of this id can be resumed here.", NULL);
+}
+
+/* ---- DELETE ---- */
+
+/* A DELETE whose stream has not ended yet. */
+struct tr_cancel_wait {
+    struct tr_fe *fe;
+    struct tr_conn *conn;
+    struct tr_stream_id id;
+    uint64_t due_ns;
+    struct tr_cancel_wait *next, **pprev;
+};
+
+static const char *status_name(uint32_t state)
+{
+    switch (state) {
+    case TR_COMPLETED:
+        return "completed";
+    case TR_INCOMPLETE:
+        return "incomplete";
+    case TR_CANCELLED:
+        return "cancelled";
+    case TR_ERROR:
+        return "error";
+    default:
+        return "cancelling";
+    }
+}
+
+/* What the ring says about the stream; state is read again afterwards by the generation. */
+static void reply_status(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_id id)
+{
+    const struct tr_ring *r = tr_ring_at(fe->shm, id.slot);
+    struct tr_emit *e = &fe->json;
+    char name[TR_STREAM_ID_BYTES];
+    uint32_t state = TR_FREE;
+    bool known = tr_ring_read(fe->shm, id.slot, id.gen, &state) >= 0;
+    bool end = known && tr_state_terminal(state);
+    uint64_t tokens = end ? r->finish_index : 0;
+
+    tr_stream_id_format(id, name);
+    tr_emit_reset(e);
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "id", name);
+    tr_emit_kstr(e, "object", "stream");
+    tr_emit_kstr(e, "status", known ? status_name(state) : "ended");
+    tr_emit_kstr(e, "reason", end && r->err ? tr_err_info((enum tr_err)r->err)->code : NULL);
+    if (tokens)
+        tr_emit_ku64(e, "last_token", tokens - 1);
+    else
+        tr_emit_knull(e, "last_token");
+    if (end)
+        tr_emit_ku64(e, "completion_tokens", tokens);
+    tr_emit_obj_end(e);
+    tr_api_reply(fe, c);
+}
+
+static void unlink_wait(struct tr_cancel_wait *w)
+{
+    *w->pprev = w->next;
+    if (w->next)
+        w->next->pprev = w->pprev;
+    free(w);
+}
+
+static void wait_nothing(void *owner)
+{
+    (void)owner;
+}
+
+static void wait_gone(void *owner, enum tr_conn_why why)
+{
+    (void)why;
+    unlink_wait(owner);
+}
+
+static const struct tr_conn_owner_ops wait_ops = {
+    .writable = wait_nothing, .half_closed = wait_nothing, .gone = wait_gone};
+
+bool tr_api_native_pump(struct tr_fe *fe)
+{
+    struct tr_cancel_wait *next;
+    uint64_t now = fe->cancel_wait ? tr_now_ns() : 0;
+    bool moved = false;
+
+    for (struct tr_cancel_wait *w = fe->cancel_wait; w; w = next) {
+        uint32_t state = TR_FREE;
+        next = w->next;
+        if (tr_ring_read(fe->shm, w->id.slot, w->id.gen, &state) >= 0 &&
+            !tr_state_terminal(state) && now < w->due_ns)
+            continue;
+        struct tr_conn *c = w->conn;
+        struct tr_stream_id id = w->id;
+        tr_conn_unbind(c);
+        unlink_wait(w);
+        reply_status(fe, c, id);
+        moved = true;
+    }
+    return moved;
+}
+
+static void wait_for_end(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_id id)
+{
+    struct tr_cancel_wait *w = calloc(1, sizeof(*w));
+
+    if (!w) {
+        reply_status(fe, c, id);
+        return;
+    }
+    *w = (struct tr_cancel_wait){.fe = fe,
+                                 .conn = c,
+                                 .id = id,
+                                 .due_ns = tr_now_ns() + CANCEL_WAIT_NS,
+                                 .next = fe->cancel_wait,
+                                 .pprev = &fe->cancel_wait};
+    if (w->next)
+        w->next->pprev = &w->next;
+    fe->cancel_wait = w;
+    tr_conn_bind(c, &wait_ops, w);
+}
+
+/* Whether the ring belongs to this stream and this key. */
+static bool ring_matches(const struct tr_fe *fe, struct tr_stream_id id, const char *key,
+                         uint32_t *state)
+{
+    const struct tr_ring *r = tr_ring_at(fe->shm, id.slot);
+
+    if (tr_ring_read(fe->shm, id.slot, id.gen, state) < 0 || *state == TR_FREE)
+        return false;
+    bool match = r->stream_rand == id.rand && strncmp(r->key, key, sizeof(r->key)) == 0;
+    /* The slot may have been wiped while we looked. */
+    atomic_thread_fence(memory_order_acquire);
+    return match && atomic_load_explicit(&r->gen, memory_order_relaxed) == id.gen;
+}
+
+void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+{
+    struct tr_fe *fe = ctx;
+    struct tr_stream_id id;
+    char key[TR_KEY_BYTES];
+    uint32_t state = TR_FREE;
+
+    tr_api_key(rq, key);
+    if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id) ||
+        id.slot >= fe->shm->config.n_slots)
+        goto unknown;
+    struct tr_stream *own = tr_stream_find(fe, id);
+    if (own) {
+        if (strncmp(own->ask->key, key, sizeof(key)) != 0)
+            goto unknown;
+        tr_stream_cancel(own, TR_ERR_CANCELLED);
+    } else {
+        if (!ring_matches(fe, id, key, &state))
+            goto unknown;
+        struct tr_msg m = {
+            .kind = TR_MSG_CANCEL, .slot = id.slot, .gen = id.gen, .stream_rand = id.rand};
+        if (!tr_state_terminal(state) && tr_subq_push(fe->shm, &m, 1)) {
+            tr_conn_error(c, TR_ERR_OVERLOADED, NULL, NULL);
+            return;
+        }
+    }
+    wait_for_end(fe, c, id);
+    return;
+unknown:
+    tr_conn_error(c, TR_ERR_NOT_FOUND, "There is no stream with this id.", NULL);
+}

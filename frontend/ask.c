@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/ask.c - see ask.h. */
+#include "frontend/ask.h"
+
+#include "frontend/messages.h"
+#include "text/encode.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tr_ask *tr_ask_open(const struct tr_fe *fe, const char *body, size_t len, struct tr_fault *f)
+{
+    struct tr_json_fault jf;
+    struct tr_ask *a = calloc(1, sizeof(*a));
+    char *text = malloc(len + 1);
+
+    if (!a || !text) {
+        tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
+        goto fail;
+    }
+    if (len)
+        memcpy(text, body, len);
+    text[len] = 0;
+    a->fe = fe;
+    a->doc = tr_json_parse(text, len, &jf);
+    if (!a->doc) {
+        tr_fault_set(f, TR_ERR_BAD_JSON, NULL, "The body is not valid JSON: %s (at byte %zu).",
+                     jf.why, jf.off);
+        goto fail;
+    }
+    a->text = text;
+    a->text_len = len;
+    a->body = tr_json_root(a->doc);
+    if (a->body->type != TR_JSON_OBJECT) {
+        tr_ask_close(a);
+        tr_fault_set(f, TR_ERR_BAD_REQUEST, NULL, "The body must be a JSON object.");
+        return NULL;
+    }
+    return a;
+fail:
+    free(text);
+    free(a);
+    return NULL;
+}
+
+static void drop_body(struct tr_ask *a)
+{
+    tr_json_free(a->doc);
+    free(a->text);
+    a->doc = NULL;
+    a->text = NULL;
+    a->body = a->messages = a->prompt = a->template_args = a->documents = NULL;
+}
+
+void tr_ask_drop_prompts(struct tr_ask *a)
+{
+    for (uint32_t i = 0; a->prompts && i < a->n_prompts; i++)
+        free(a->prompts[i].ids);
+    free(a->prompts);
+    a->prompts = NULL;
+}
+
+void tr_ask_close(struct tr_ask *a)
+{
+    if (!a)
+        return;
+    drop_body(a);
+    tr_ask_drop_prompts(a);
+    tr_stopset_close(a->stops);
+    free(a);
+}
+
+size_t tr_ask_weight(const struct tr_ask *a)
+{
+    return a->text_len;
+}
+
+/* ---- token ids ---- */
+
+static int check_length(const struct tr_ask *a, size_t n, struct tr_fault *f)
+{
+    uint32_t n_ctx = a->fe->shm->config.n_ctx;
+    const char *param = a->chat ? "messages" : "prompt";
+
+    if (n == 0)
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, param, "The prompt has no tokens.");
+    if (n + (a->max_tokens == 0 ? 0 : 1) > n_ctx)
+        return tr_fault_set(f, TR_ERR_CONTEXT_LENGTH, param,
+                            "The context of this model is %u tokens, the prompt has %zu; at "
+                            "least one place is needed for the answer.",
+                            n_ctx, n);
+    return 0;
+}
+
+/* Encodes text into a prompt; `user` spans never become control tokens. */
+static int encode(const struct tr_ask *a, const char *text, size_t len, const struct tr_span *user,
+                  size_t n_user, bool bos, struct tr_prompt *p, struct tr_fault *f)
+{
+    uint32_t n_ctx = a->fe->shm->config.n_ctx;
+    size_t n = 0, at = bos ? 1 : 0;
+
+    p->ids = malloc(((size_t)n_ctx + 1) * sizeof(*p->ids));
+    if (!p->ids)
+        return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
+    if (bos)
+        p->ids[0] = tr_vocab_bos(a->fe->vocab);
+    int rc = tr_encode_spans(a->fe->vocab, text, len, user, n_user, p->ids + at, n_ctx, &n);
+    if (rc == -E2BIG)
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, a->chat ? "messages" : "prompt",
+                            "The text cannot be cut into tokens.");
+    if (rc && rc != -ENOSPC)
+        return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
+    p->n = n + at;
+    if (check_length(a, p->n, f))
+        return -EINVAL;
+    /* Most prompts are far shorter than the context; they wait for slots or die, so give it back. */
+    int32_t *fit = realloc(p->ids, p->n * sizeof(*p->ids));
+    if (fit)
+        p->ids = fit;
+    return 0;
+}
+
+static int encode_ids(const struct tr_ask *a, const struct tr_json *list, struct tr_prompt *p,
+                      struct tr_fault *f)
+{
+    if (list->len == 0)
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt", "The prompt has no tokens.");
+    if (check_length(a, list->len, f))
+        return -EINVAL;
+    p->ids = malloc(list->len * sizeof(*p->ids));
+    if (!p->ids)
+        return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
+    for (struct tr_json_it it = tr_json_iter(list); tr_json_step(&it);) {
+        int64_t id;
+        if (tr_json_i64(it.val, &id) || id < 0 || id >= a->fe->shm->config.n_vocab)
+            return tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt",
+                                "Token %u of the prompt is no token id from 0 to %u.", it.index,
+                                a->fe->shm->config.n_vocab - 1);
+        p->ids[p->n++] = (int32_t)id;
+    }
+    return 0;
+}
+
+static int encode_text(const struct tr_ask *a, const struct tr_json *s, struct tr_prompt *p,
+                       struct tr_fault *f)
+{
+    /* The whole text is the client's: its control tokens stay text.  A client that wants some sends
+     * token ids. */
+    struct tr_span all = {0, s->len};
+
+    return encode(a, s->u.s, s->len, &all, 1, tr_vocab_add_bos(a->fe->vocab), p, f);
+}
+
+static int make_prompts(struct tr_ask *a, uint32_t n, struct tr_fault *f)
+{
+    uint32_t max = a->fe->cfg->max_choices;
+
+    if ((uint64_t)n * a->n > max)
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, a->n > 1 ? "n" : "prompt",
+                            "n times the number of prompts is at most %u.", max);
+    a->prompts = calloc(n, sizeof(*a->prompts));
+    if (!a->prompts)
+        return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
+    a->n_prompts = n;
+    return 0;
+}
+
+static int encode_list(struct tr_ask *a, struct tr_fault *f)
+{
+    const struct tr_json *list = a->prompt;
+    struct tr_json_it it = tr_json_iter(list);
+
+    if (!tr_json_step(&it))
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt", "The prompt is empty.");
+    enum tr_json_type t = (enum tr_json_type)it.val->type;
+    if (t == TR_JSON_NUMBER)
+        return make_prompts(a, 1, f) ? -EINVAL : encode_ids(a, list, &a->prompts[0], f);
+    if (t != TR_JSON_STRING && t != TR_JSON_ARRAY)
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt",
+                            "prompt must be a string, token ids, or a list of either.");
+    if (make_prompts(a, list->len, f))
+        return -EINVAL;
+    do {
+        struct tr_prompt *p = &a->prompts[it.index];
+        if (it.val->type != t)
+            return tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt",
+                                "A list of prompts must be all strings or all token ids.");
+        if (t == TR_JSON_STRING ? encode_text(a, it.val, p, f) : encode_ids(a, it.val, p, f))
+            return -EINVAL;
+    } while (tr_json_step(&it));
+    return 0;
+}
+
+/* ---- chat ---- */
+
+static struct tr_jv *token_text(struct tr_jctx *ctx, const struct tr_vocab *v, int32_t id)
+{
+    size_t len = 0;
+    const char *p = id >= 0 ? tr_vocab_bytes(v, id, &len) : NULL;
+
+    return tr_jv_str(ctx, p ? p : "", len, false);
+}
+
+static struct tr_jv *template_vars(struct tr_ask *a, struct tr_jctx *ctx, struct tr_fault *f)
+{
+    struct tr_jv *d = tr_jv_dict(ctx), *messages;
+    const struct tr_vocab *v = a->fe->vocab;
+    int rc = 0;
+
+    messages = tr_messages_read(ctx, a->doc, a->messages, f);
+    if (!messages)
+        return NULL;
+    /* The request's own arguments first: they cannot replace what the server says. */
+    for (struct tr_json_it it = tr_json_iter(a->template_args); tr_json_step(&it);)
+        rc |= tr_jv_set(ctx, d, it.key->u.s, it.key->len, true,
+                        tr_messages_value(ctx, a->doc, it.val));
+    rc |= tr_jv_set(ctx, d, "messages", 8, false, messages);
+    rc |= tr_jv_set(ctx, d, "tools", 5, false, tr_jv_none(ctx));
+    rc |= tr_jv_set(ctx, d, "documents", 9, false,
+                    a->documents ? tr_messages_value(ctx, a->doc, a->documents) : tr_jv_none(ctx));
+    rc |= tr_jv_set(ctx, d, "add_generation_prompt", 21, false,
+                    tr_jv_bool(ctx, a->generation_prompt));
+    rc |= tr_jv_set(ctx, d, "bos_token", 9, false, token_text(ctx, v, tr_vocab_bos(v)));
+    rc |= tr_jv_set(ctx, d, "eos_token", 9, false, token_text(ctx, v, tr_vocab_eos(v)));
+    if (rc) {
+        tr_fault_set(f, TR_ERR_BAD_PARAM, "messages", "The messages are too large.");
+        return NULL;
+    }
+    return d;
+}
+
+static int encode_chat(struct tr_ask *a, struct tr_fault *f)
+{
+    struct tr_chat_text out;
+    struct tr_errbuf why;
+    int rc = -EINVAL;
+
+    if (!a->fe->chat)
+        return tr_fault_set(f, TR_ERR_UNSUPPORTED_PARAM, "messages",
+                            "This model has no chat template; use /v1/completions.");
+    struct tr_jctx *ctx = tr_jctx_open(NULL);
+    if (!ctx)
+        return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
+    struct tr_jv *vars = template_vars(a, ctx, f);
+    if (!vars || make_prompts(a, 1, f))
+        goto out;
+    if (tr_chat_render(a->fe->chat, ctx, vars, &out, &why)) {
+        tr_fault_set(f, TR_ERR_TEMPLATE, "messages", "%s", why.msg);
+        goto out;
+    }
+    rc = encode(a, out.text, out.len, out.user, out.n_user, false, &a->prompts[0], f);
+out:
+    tr_jctx_close(ctx);
+    return rc;
+}
+
+int tr_ask_encode(struct tr_ask *a, struct tr_fault *f)
+{
+    int rc;
+
+    if (a->chat)
+        rc = encode_chat(a, f);
+    else if (a->prompt->type == TR_JSON_STRING)
+        rc = make_prompts(a, 1, f) ? -EINVAL : encode_text(a, a->prompt, &a->prompts[0], f);
+    else if (a->prompt->type == TR_JSON_ARRAY)
+        rc = encode_list(a, f);
+    else
+        rc = tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt",
+                          "prompt must be a string, token ids, or a list of either.");
+    drop_body(a);
+    return rc;
+}

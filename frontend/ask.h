@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/ask.h - a request as a frontend understands it: checked fields, then token ids.
+ *
+ * Path: http > [ask] > tokens > subq > engine > step > ring > detok > event > socket
+ *
+ * Life: tr_ask_open (JSON) > tr_params_read (fields, params.h) > tr_ask_encode (template, tokens; on
+ * any thread) > tr_admit (slots, admit.h).  It owns a copy of the body, so it does not depend on the
+ * connection that brought it.
+ *
+ *   I1  after tr_params_read every number is within the ranges of shm/request.h
+ *   I2  after tr_ask_encode each prompt has 1 .. n_ctx ids below n_vocab, or the ask is refused */
+#ifndef TR_FRONTEND_ASK_H
+#define TR_FRONTEND_ASK_H
+
+#include "frontend/fault.h"
+#include "frontend/fe.h"
+#include "frontend/json.h"
+#include "shm/extra.h"
+#include "text/stop.h"
+
+enum tr_api {
+    TR_API_CHAT,        /* fields of chat completions */
+    TR_API_COMPLETIONS, /* fields of completions */
+    TR_API_NATIVE       /* either, by which of messages and prompt is there; stream is implied */
+};
+
+struct tr_prompt {
+    int32_t *ids;
+    size_t n;
+};
+
+struct tr_ask {
+    const struct tr_fe *fe;
+    char *text; /* copy of the body; freed by tr_ask_encode with doc */
+    size_t text_len;
+    struct tr_json_doc *doc;
+    const struct tr_json *body;
+
+    /* Set by the handler from the request. */
+    char request_id[TR_ID_BYTES];
+    char key[TR_KEY_BYTES];
+    uint64_t arrival_ns;
+    uint64_t timeout_ns; /* the shortest of field, header and --timeout-s; 0 none */
+
+    /* Set by tr_params_read. */
+    bool chat; /* messages, not prompt */
+    bool stream;
+    bool include_usage;
+    bool echo;
+    bool logprobs;
+    bool has_seed;
+    bool skip_special;
+    bool include_stop;
+    bool generation_prompt;
+    uint32_t n;
+    int64_t max_tokens; /* -1: as many as fit */
+    const struct tr_json *messages, *prompt, *template_args, *documents;
+    struct tr_stopset *stops; /* or NULL */
+    struct tr_params params;  /* max_tokens, seed, choice and some flags come at admission */
+    struct tr_extra extra;
+
+    /* Set by tr_ask_encode. */
+    uint32_t n_prompts;
+    struct tr_prompt *prompts;
+};
+
+/* Copies and parses the body: an object, or NULL and *f. */
+struct tr_ask *tr_ask_open(const struct tr_fe *fe, const char *body, size_t len,
+                           struct tr_fault *f);
+void tr_ask_close(struct tr_ask *a); /* NULL is fine */
+
+/* Renders the template (chat) and encodes.  Any thread.  0 or -EINVAL with *f. */
+int tr_ask_encode(struct tr_ask *a, struct tr_fault *f);
+
+/* Bytes of work that tr_ask_encode has before it. */
+size_t tr_ask_weight(const struct tr_ask *a);
+
+/* Ids are in the request area by now: gives their memory back. */
+void tr_ask_drop_prompts(struct tr_ask *a);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/event.h - the typed events of a stream: made once, rendered by each dialect.
+ *
+ * Path: http > tokens > subq > engine > step > ring > detok > [event] > frame > socket
+ *
+ * They are the moves of the request's state as a client may see them.  Order, for any stream:
+ *
+ *   STARTED  (QUEUED | PREFILL)*  (DELTA | FINISH)*  then one of
+ *       USAGE  END                    every choice completed or incomplete
+ *       FAIL                          error or cancelled: no FINISH for the choice that failed
+ *
+ * QUEUED and PREFILL tell time and take no number; the others are a pure function of the ring. */
+#ifndef TR_FRONTEND_EVENT_H
+#define TR_FRONTEND_EVENT_H
+
+#include "base/err.h"
+#include "shm/lpring.h"
+#include "shm/ring.h"
+
+#include <stdbool.h>
+
+struct tr_stream;
+struct tr_emit;
+
+enum tr_event_type {
+    TR_EV_STARTED, /* admitted: the first event */
+    TR_EV_QUEUED,  /* position */
+    TR_EV_PREFILL, /* done, total */
+    TR_EV_DELTA,   /* choice, text, tokens, lp: never empty */
+    TR_EV_FINISH,  /* choice, finish: its text is complete */
+    TR_EV_USAGE,   /* usage of all choices */
+    TR_EV_END,     /* everything went well */
+    TR_EV_FAIL     /* err, cancelled, last_token */
+};
+
+/* Logprob entry of one token whose text has been shown (or has none). */
+struct tr_lp_item {
+    struct tr_lp lp;
+    bool first;           /* first token of an echoed prompt: it has no logprob */
+    bool empty;           /* adds no bytes to the text */
+    uint64_t start;       /* bytes of the choice's text before it, what is held included */
+    uint32_t text_offset; /* the same in characters */
+};
+
+struct tr_usage {
+    uint64_t prompt, cached, completion;
+};
+
+struct tr_event {
+    enum tr_event_type type;
+    uint32_t choice;
+    uint32_t members; /* uncoalesced events it stands for; 0: takes no number */
+
+    const char *text; /* DELTA: whole characters, borrowed for the call */
+    size_t text_len;
+    uint32_t tokens;
+    const struct tr_lp_item *lp; /* DELTA: entries; NULL without logprobs */
+    uint32_t n_lp;
+
+    uint32_t position, done, total; /* QUEUED, PREFILL */
+    bool length;                    /* FINISH: by the token limit, else a stop; END: any choice */
+    enum tr_err err;                /* FAIL */
+    bool cancelled;                 /* FAIL: by somebody, not by a fault */
+    int64_t last_token;             /* FAIL: index of the last token that counts, -1 none */
+};
+
+/* One dialect: the only code that knows its field names. */
+struct tr_dialect {
+    const char *id_prefix; /* of the id in its objects */
+    /* Renders and writes one event (tr_stream_frame); some write nothing for some. */
+    void (*event)(struct tr_stream *s, const struct tr_event *ev);
+    /* The whole answer when it is not streamed; the text of each choice by tr_stream_text. */
+    void (*body)(struct tr_stream *s, struct tr_emit *e);
+};
+
+extern const struct tr_dialect tr_dialect_chat, tr_dialect_completions, tr_dialect_native;
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/fe.c - see fe.h. */
+#include "frontend/fe.h"
+
+#include "base/clock.h"
+#include "frontend/api.h"
+#include "frontend/worker.h"
+#include "shm/bell.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TICK_BUSY_MS = 50, TICK_IDLE_MS = 200, TEMPLATE_MAX = 1 << 20 };
+#define STALE_NS (5 * 1000000000ull) /* an engine without a heartbeat for so long is not ready */
+
+uint64_t tr_fe_random(void)
+{
+    uint64_t v = 0;
+
+    /* 8 bytes never come in part and never wait once the kernel has booted. */
+    while (getrandom(&v, sizeof(v), 0) != (ssize_t)sizeof(v))
+        ;
+    return v;
+}
+
+/* ---- model ---- */
+
+static char *read_file(const char *path, size_t *len, struct tr_errbuf *err)
+{
+    struct stat st;
+    char *text = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || fstat(fd, &st)) {
+        tr_errf(err, -EINVAL, "%s: %s", path, strerror(errno));
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode) || st.st_size > TEMPLATE_MAX) {
+        tr_errf(err, -EINVAL, "%s: no file, or larger than 1 MiB", path);
+        goto out;
+    }
+    text = malloc((size_t)st.st_size + 1);
+    ssize_t n = text ? read(fd, text, (size_t)st.st_size) : -1;
+    if (n != (ssize_t)st.st_size) {
+        tr_errf(err, -EINVAL, "%s: cannot be read", path);
+        free(text);
+        text = NULL;
+        goto out;
+    }
+    *len = (size_t)n;
+out:
+    if (fd >= 0)
+        close(fd);
+    return text;
+}
+
+static int open_template(struct tr_fe *fe, struct tr_errbuf *err)
+{
+    const char *wanted = fe->cfg->chat_template, *text;
+    struct tr_errbuf why;
+    char *file = NULL;
+    size_t len;
+
+    if (wanted && strcmp(wanted, "none") == 0)
+        return 0;
+    if (wanted) {
+        text = file = read_file(wanted, &len, err);
+        if (!file)
+            return -EINVAL;
+    } else {
+        text = tr_vocab_chat_template(fe->vocab, &len);
+        if (!text)
+            return 0;
+    }
+    fe->chat = tr_chat_open(text, len, &why);
+    free(file);
+    if (!fe->chat)
+        return tr_errf(err, -EINVAL,
+                       "the chat template cannot be used: %s (--chat-template FILE gives another "
+                       "one, --chat-template none serves without)",
+                       why.msg);
+    return 0;
+}
+
+static int open_model(struct tr_fe *fe, struct tr_errbuf *err)
+{
+    if (!fe->cfg->model_path) {
+        fe->vocab = tr_vocab_sim();
+        if (!fe->vocab)
+            return tr_errf(err, -EINVAL, "out of memory");
+    } else {
+        struct tr_gguf *g = tr_gguf_open(fe->cfg->model_path, err);
+        if (!g)
+            return -EINVAL;
+        fe->vocab = tr_vocab_open(g, err);
+        tr_gguf_close(g);
+        if (!fe->vocab)
+            return -EINVAL;
+    }
+    if (tr_vocab_size(fe->vocab) != fe->shm->config.n_vocab)
+        return tr_errf(err, -EINVAL, "the vocabulary has %u tokens, the engine was told %u",
+                       tr_vocab_size(fe->vocab), fe->shm->config.n_vocab);
+    return open_template(fe, err);
+}
+
+/* ---- state ---- */
+
+enum tr_err tr_fe_state(const struct tr_fe *fe)
+{
+    const struct tr_control *c = fe->shm->control;
+    uint32_t ready = atomic_load_explicit(&fe->shm->rings->ready, memory_order_acquire);
+
+    if (fe->drain >= TR_DRAIN_CLOSED)
+        return TR_ERR_DRAINING;
+    /* Relaxed: a moment's difference decides nothing that could not have gone the other way. */
+    if (!atomic_load_explicit(&c->engine_alive, memory_order_relaxed) || ready == 0 ||
+        ready != atomic_load_explicit(&c->engine_epoch, memory_order_relaxed))
+        return TR_ERR_ENGINE_DOWN;
+    return TR_OK;
+}
+
+enum tr_err tr_fe_ready(const struct tr_fe *fe)
+{
+    enum tr_err e = tr_fe_state(fe);
+    uint64_t beat = atomic_load_explicit(&fe->shm->rings->heartbeat_ns, memory_order_relaxed);
+    uint64_t now = tr_now_ns();
+
+    if (fe->drain != TR_DRAIN_NO)
+        return TR_ERR_DRAINING;
+    if (e == TR_OK && now > beat && now - beat > STALE_NS)
+        return TR_ERR_ENGINE_DOWN;
+    return e;
+}
+
+static void look_at_control(struct tr_fe *fe)
+{
+    if (tr_control_seen(fe->shm->control, &fe->control_seen))
+        fe->drain = atomic_load_explicit(&fe->shm->control->drain, memory_order_relaxed);
+    if (!fe->was_ready)
+        fe->was_ready = tr_fe_state(fe) == TR_OK;
+}
+
+/* ---- events ---- */
+
+static void on_bell(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd; /* tr_bell_awake empties it after the turn */
+    (void)what;
+    (void)arg;
+}
+
+static void figures(struct tr_fe *fe)
+{
+    const struct tr_httpd_stats *st = tr_httpd_stats(fe->httpd);
+    struct tr_area *a = fe->shm->area[fe->shm->my_area];
+
+    tr_stat_set(fe->stat, TR_STAT_CONNECTIONS, st->open);
+    tr_stat_set(fe->stat, TR_STAT_STREAMS, fe->n_streams);
+    tr_stat_set(fe->stat, TR_STAT_BUFFERED_PENDING, st->unsent_bytes);
+    tr_stat_add(fe->stat, TR_STAT_HTTP_REQUESTS, st->requests - fe->requests_seen);
+    fe->requests_seen = st->requests;
+    /* Relaxed: figures for balancing and for people. */
+    atomic_store_explicit(&a->streams, fe->n_streams, memory_order_relaxed);
+    atomic_store_explicit(&a->connections, (uint32_t)st->open, memory_order_relaxed);
+}
+
+static void arm_tick(struct tr_fe *fe)
+{
+    unsigned ms = fe->n_streams ? TICK_BUSY_MS : TICK_IDLE_MS;
+
+    event_add(fe->tick_ev, &(struct timeval){0, (suseconds_t)ms * 1000});
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    struct tr_fe *fe = arg;
+
+    (void)fd;
+    (void)what;
+    tr_streams_tick(fe, tr_now_ns());
+    figures(fe);
+    arm_tick(fe);
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd; /* the turn looks at everything anyway */
+    (void)what;
+    (void)arg;
+}
+
+static void arm_wake(struct tr_fe *fe)
+{
+    uint64_t now = tr_now_ns(), left = fe->wake_ns > now ? fe->wake_ns - now : 0;
+
+    event_add(fe->wake_ev, &(struct timeval){(time_t)(left / 1000000000),
+                                             (suseconds_t)(left % 1000000000 / 1000)});
+}
+
+static bool pump(struct tr_fe *fe)
+{
+    bool moved = tr_api_native_pump(fe); /* before the streams: it reads rings they release */
+
+    return tr_streams_pump(fe) || moved;
+}
+
+void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
+{
+    struct tr_shm *s = fe->shm;
+    _Atomic uint32_t *sleeping = &s->area[s->my_area]->sleeping;
+    int fd = s->bell_area[s->my_area];
+
+    atomic_store_explicit(&s->area[s->my_area]->heartbeat_ns, tr_now_ns(), memory_order_relaxed);
+    look_at_control(fe);
+    bool moved = pump(fe);
+    if (moved || !may_sleep) {
+        event_base_loop(fe->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+        return;
+    }
+    /* Announced, looked once more: what is published from here on rings (shm/bell.h). */
+    tr_bell_sleep(sleeping);
+    moved = pump(fe);
+    if (fe->wake_ns)
+        arm_wake(fe);
+    event_base_loop(fe->base, moved ? EVLOOP_ONCE | EVLOOP_NONBLOCK : EVLOOP_ONCE);
+    tr_bell_awake(fd, sleeping);
+}
+
+/* ---- open, close ---- */
+
+/* Sees every request that is not a probe before its body is read. */
+static enum tr_err check(void *ctx, struct tr_conn *c, const struct tr_http_request *rq,
+                         const char **why)
+{
+    struct tr_fe *fe = ctx;
+
+    (void)c;
+    (void)rq;
+    (void)why;
+    return fe->drain >= TR_DRAIN_CLOSED ? TR_ERR_DRAINING : TR_OK;
+}
+
+static int open_http(struct tr_fe *fe)
+{
+    const struct tr_frontend_config *c = fe->cfg;
+    struct tr_httpd_ops ops = {
+        .check = check, .routes = tr_api_routes, .n_routes = tr_api_n_routes, .ctx = fe};
+
+    fe->limits = malloc(sizeof(*fe->limits));
+    if (!fe->limits)
+        return -ENOMEM;
+    *fe->limits = (struct tr_http_limits){
+        .max_body = c->max_body,
+        .max_header = tr_http_limits_default.max_header,
+        .stream_buffer = c->stream_buffer,
+        .header_timeout_ns = c->header_timeout_ns,
+        .body_timeout_ns = c->body_timeout_ns,
+        .keepalive_ns = c->keepalive_ns,
+        .write_deadline_ns = c->write_deadline_ns,
+        .max_connections = c->max_connections,
+        .cors = c->cors_origin,
+    };
+    fe->httpd = tr_httpd_new(fe->base, fe->limits, &ops);
+    return fe->httpd ? 0 : -ENOMEM;
+}
+
+static int open_events(struct tr_fe *fe)
+{
+    int bell = fe->shm->bell_area[fe->shm->my_area];
+
+    fe->bell_ev = event_new(fe->base, bell, EV_READ | EV_PERSIST, on_bell, fe);
+    fe->tick_ev = evtimer_new(fe->base, on_tick, fe);
+    fe->wake_ev = evtimer_new(fe->base, on_wake, fe);
+    if (!fe->bell_ev || !fe->tick_ev || !fe->wake_ev || event_add(fe->bell_ev, NULL))
+        return -ENOMEM;
+    arm_tick(fe);
+    return 0;
+}
+
+int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_config *c,
+               unsigned n_workers, struct tr_errbuf *err)
+{
+    memset(fe, 0, sizeof(*fe));
+    fe->shm = s;
+    fe->cfg = c;
+    fe->started_wall_s = tr_wall_s();
+    fe->stat = s->stat[TR_STAT_AREA0 + s->my_area];
+    tr_emit_init(&fe->json);
+    tr_emit_init(&fe->frame);
+    if (open_model(fe, err))
+        goto fail;
+    tr_area_init(s);
+    fe->control_seen = UINT32_MAX; /* whatever it says is news */
+    atomic_store_explicit(&fe->stat->pid, (uint64_t)getpid(), memory_order_relaxed);
+    fe->text = malloc(TR_EVENT_TEXT_CAP);
+    fe->base = event_base_new();
+    if (!fe->text || !fe->base || open_http(fe) || open_events(fe)) {
+        tr_errf(err, -EINVAL, "cannot make the event loop: out of memory or descriptors");
+        goto fail;
+    }
+    if (n_workers && !(fe->workers = tr_workers_start(fe->base, n_workers))) {
+        tr_errf(err, -EINVAL, "cannot start %u worker threads", n_workers);
+        goto fail;
+    }
+    look_at_control(fe);
+    figures(fe);
+    return 0;
+fail:
+    tr_fe_close(fe);
+    return -EINVAL;
+}
+
+static void free_event(struct event *ev)
+{
+    if (ev)
+        event_free(ev);
+}
+
+void tr_fe_close(struct tr_fe *fe)
+{
+    tr_workers_stop(fe->workers);
+    tr_httpd_free(fe->httpd); /* owners get `gone`: streams are cancelled and freed */
+    free_event(fe->bell_ev);
+    free_event(fe->tick_ev);
+    free_event(fe->wake_ev);
+    if (fe->base)
+        event_base_free(fe->base);
+    tr_chat_close(fe->chat);
+    tr_vocab_close(fe->vocab);
+    tr_emit_fini(&fe->json);
+    tr_emit_fini(&fe->frame);
+    free(fe->limits);
+    free(fe->text);
+    memset(fe, 0, sizeof(*fe));
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/fe.h - what one frontend process has: made by frontend.c before it serves, handed to
+ * everything else in frontend/ as `struct tr_fe *`.
+ *
+ * One thread, the event loop's.  Worker threads may read `vocab` and `chat` (immutable) and nothing
+ * else. */
+#ifndef TR_FRONTEND_FE_H
+#define TR_FRONTEND_FE_H
+
+#include "frontend/emit.h"
+#include "frontend/frontend.h"
+#include "shm/stat.h"
+#include "text/chat.h"
+#include "text/vocab.h"
+
+#include <event2/event.h>
+
+struct tr_httpd;
+struct tr_http_limits;
+struct tr_workers;
+struct tr_stream;
+struct tr_cancel_wait;
+
+struct tr_fe {
+    struct tr_shm *shm;
+    const struct tr_frontend_config *cfg;
+    struct event_base *base;
+    struct tr_httpd *httpd;
+    struct tr_http_limits *limits;
+    struct tr_workers *workers; /* NULL: everything inline (tests) */
+
+    struct tr_vocab *vocab;
+    struct tr_chat *chat;  /* NULL: no template, chat is refused */
+    double started_wall_s; /* `created` of the model */
+
+    /* What the control page said last (frontend.c). */
+    uint32_t control_seen;
+    uint32_t drain; /* enum tr_drain */
+    bool was_ready; /* the engine has been ready once */
+
+    struct tr_stat *stat;               /* ours */
+    struct tr_stream *streams;          /* all open, doubly linked (stream.c) */
+    uint32_t n_streams;                 /* requests admitted and not yet ended */
+    uint32_t n_asks;                    /* requests being tokenised */
+    uint32_t n_deliveries;              /* delivery records waiting for an acknowledgement */
+    struct tr_cancel_wait *cancel_wait; /* DELETEs waiting for the end (api_native.c) */
+
+    struct event *bell_ev, *tick_ev, *wake_ev;
+    uint64_t requests_seen; /* HTTP requests already added to the statistics */
+
+    struct tr_emit json, frame; /* scratch of one event; reset before use */
+    char *text;                 /* scratch of one event's text, TR_EVENT_TEXT_CAP (stream.h) */
+    uint64_t wake_ns;           /* when the loop must look again although nobody rings; 0 never */
+};
+
+/* Opens vocabulary and template, makes the event base, starts the workers and the connections;
+ * nothing is accepted yet (frontend.c does).  The role must be FRONTEND.  *fe is filled; 0, or
+ * -EINVAL with a sentence, and *fe is then closed again. */
+int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_config *c,
+               unsigned n_workers, struct tr_errbuf *err);
+void tr_fe_close(struct tr_fe *fe);
+
+/* One turn: rings, then sockets.  Sleeps until something happens, at most to the next tick, if
+ * `may_sleep`. */
+void tr_fe_turn(struct tr_fe *fe, bool may_sleep);
+
+/* TR_OK, or why no request can be admitted now. */
+enum tr_err tr_fe_state(const struct tr_fe *fe);
+
+/* Ready for new work: TR_OK, or the error that /health answers. */
+enum tr_err tr_fe_ready(const struct tr_fe *fe);
+
+/* 64 random bits; the kernel's, drawn after the fork. */
+uint64_t tr_fe_random(void);
+
+#endif

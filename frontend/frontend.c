@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/frontend.c - see frontend.h. */
+#include "frontend/frontend.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "frontend/api.h"
+#include "frontend/listen.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { WORKERS = 2 };
+#define CUT_NS (700 * 1000000ull) /* after the cut everybody has so long to be told */
+
+struct body {
+    struct tr_fe fe;
+    struct tr_listen **listen; /* NULL: closed */
+    bool closed, cut;
+    uint64_t cut_ns;
+};
+
+static int start_listening(struct body *b)
+{
+    const struct tr_frontend_config *c = b->fe.cfg;
+
+    b->listen = calloc(c->n_listen + 1, sizeof(*b->listen));
+    if (!b->listen)
+        return -1;
+    for (unsigned i = 0; i < c->n_listen; i++)
+        if (!(b->listen[i] = tr_listen_new(b->fe.httpd, b->fe.base, c->listen_fds[i])))
+            return -1;
+    return 0;
+}
+
+/* The descriptors too: as long as one process holds them, the kernel takes connections. */
+static void stop_listening(struct body *b)
+{
+    const struct tr_frontend_config *c = b->fe.cfg;
+
+    for (unsigned i = 0; b->listen && i < c->n_listen; i++) {
+        tr_listen_free(b->listen[i]);
+        close(c->listen_fds[i]);
+    }
+    free(b->listen);
+    b->listen = NULL;
+}
+
+/* Follows the control page down; true when everything is out. */
+static bool drained(struct body *b)
+{
+    struct tr_fe *fe = &b->fe;
+
+    if (fe->drain < TR_DRAIN_CLOSED)
+        return false;
+    if (!b->closed) {
+        b->closed = true;
+        stop_listening(b);
+        tr_httpd_drain(fe->httpd);
+    }
+    if (fe->drain == TR_DRAIN_CUT && !b->cut) {
+        b->cut = true;
+        b->cut_ns = tr_now_ns();
+        tr_streams_cancel_all(fe, TR_ERR_DRAIN_LIMIT);
+    }
+    if (b->cut && tr_now_ns() - b->cut_ns > CUT_NS)
+        return true;
+    const struct tr_httpd_stats *st = tr_httpd_stats(fe->httpd);
+    return !fe->n_streams && !fe->n_asks && !fe->n_deliveries && !fe->cancel_wait && !st->busy &&
+           !st->unsent_bytes;
+}
+
+int tr_frontend_main(struct tr_shm *s, const struct tr_frontend_config *c)
+{
+    static struct body b;
+    struct tr_errbuf err;
+
+    /* The supervisor says when to end, by the control page; a terminal's or a service manager's
+     * signal to the whole group is for it. */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    tr_role = TR_ROLE_FRONTEND;
+    if (tr_fe_open(&b.fe, s, c, WORKERS, &err)) {
+        tr_log(TR_LOG_ERROR, "frontend %u: %s", c->number, err.msg);
+        return 1;
+    }
+    if (start_listening(&b)) {
+        tr_log(TR_LOG_ERROR, "frontend %u: cannot listen: out of memory", c->number);
+        tr_fe_close(&b.fe);
+        return 1;
+    }
+    while (!drained(&b))
+        tr_fe_turn(&b.fe, true);
+    stop_listening(&b);
+    tr_fe_close(&b.fe);
+    return 0;
+}

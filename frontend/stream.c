@@ -1,0 +1,662 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/stream.c - see stream.h.  One choice is in choice.c. */
+#include "frontend/stream.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "shm/bill.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A failed stream whose socket takes nothing is cut after so long. */
+#define STUCK_NS (5 * 1000000000ull)
+
+/* ---- delivery records ---- */
+
+/* Outlives the stream: waits until the peer's kernel has everything, or is gone. */
+struct delivery {
+    struct tr_conn_delivery d;
+    struct tr_fe *fe;
+    struct tr_delivery rec;
+    struct tr_mark mark[TR_STREAM_MARKS];
+    uint32_t n_marks;
+};
+
+static uint32_t tokens_delivered(const struct tr_mark *mark, uint32_t n, uint64_t acked)
+{
+    uint64_t tokens = 0;
+
+    for (uint32_t i = 0; i < n && mark[i].bytes <= acked; i++)
+        tokens = mark[i].tokens;
+    return (uint32_t)tokens;
+}
+
+static void push_record(struct tr_fe *fe, struct tr_delivery *rec)
+{
+    rec->closed_ns = tr_now_ns();
+    /* Full: the ledger is far behind; the columns stay NULL, which is what they mean. */
+    (void)tr_delivery_push(fe->shm, rec);
+}
+
+static void on_delivered(struct tr_conn_delivery *d, uint64_t acked)
+{
+    struct delivery *w = (struct delivery *)d;
+
+    w->rec.delivered_tokens = tokens_delivered(w->mark, w->n_marks, acked);
+    push_record(w->fe, &w->rec);
+    w->fe->n_deliveries--;
+    free(w);
+}
+
+static void fill_record(const struct tr_stream *s, struct tr_delivery *rec)
+{
+    memset(rec, 0, sizeof(*rec));
+    memcpy(rec->request_id, s->ask->request_id, sizeof(rec->request_id));
+    rec->stream_rand = s->name.rand;
+    rec->first_byte_ns = s->first_content_ns;
+}
+
+/* The answer has been handed over completely. */
+static void deliver_later(struct tr_stream *s, struct tr_conn *c)
+{
+    struct delivery *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        return;
+    fill_record(s, &w->rec);
+    w->fe = s->fe;
+    memcpy(w->mark, s->mark, sizeof(w->mark));
+    w->n_marks = s->n_marks;
+    w->d.upto = tr_conn_accepted(c);
+    w->d.done = on_delivered;
+    s->fe->n_deliveries++;
+    tr_conn_deliver(c, &w->d);
+}
+
+/* The socket is gone, or is cut now. */
+static void deliver_now(struct tr_stream *s, uint64_t acked)
+{
+    struct tr_delivery rec;
+
+    fill_record(s, &rec);
+    rec.delivered_tokens = tokens_delivered(s->mark, s->n_marks, acked);
+    push_record(s->fe, &rec);
+}
+
+/* Notes that everything written so far carries the tokens framed so far. */
+static void mark(struct tr_stream *s)
+{
+    uint64_t tokens = 0, bytes = tr_conn_accepted(s->conn);
+
+    for (uint32_t k = 0; k < s->n; k++)
+        tokens += s->choice[k].sent;
+    if (s->n_marks && s->mark[s->n_marks - 1].tokens == tokens)
+        return;
+    if (s->n_marks == TR_STREAM_MARKS) {
+        /* Forget what has arrived but for the last of it; if nothing has, every other mark. */
+        uint64_t acked = tr_conn_acked(s->conn);
+        uint32_t old = 0, to = 0;
+        while (old + 1 < s->n_marks && s->mark[old + 1].bytes <= acked)
+            old++;
+        for (uint32_t i = old; i < s->n_marks; i += old ? 1 : 2)
+            s->mark[to++] = s->mark[i];
+        s->n_marks = to;
+    }
+    s->mark[s->n_marks++] = (struct tr_mark){.bytes = bytes, .tokens = tokens};
+}
+
+/* ---- life ---- */
+
+static void link_stream(struct tr_fe *fe, struct tr_stream *s)
+{
+    s->next = fe->streams;
+    s->pprev = &fe->streams;
+    if (s->next)
+        s->next->pprev = &s->next;
+    fe->streams = s;
+    fe->n_streams++;
+}
+
+static void free_stream(struct tr_stream *s)
+{
+    if (s->pprev) {
+        *s->pprev = s->next;
+        if (s->next)
+            s->next->pprev = s->pprev;
+        s->fe->n_streams--;
+    }
+    for (uint32_t k = 0; k < s->n; k++)
+        tr_choice_fini(&s->choice[k]);
+    tr_ask_close(s->ask);
+    free(s);
+}
+
+static void release_slots(struct tr_stream *s)
+{
+    for (uint32_t k = 0; k < s->n; k++)
+        tr_cmd_post(s->fe->shm, s->choice[k].slot, s->choice[k].gen, TR_CMD_RELEASE, 0);
+}
+
+void tr_stream_cancel(struct tr_stream *s, enum tr_err why)
+{
+    if (s->cancelled)
+        return;
+    s->cancelled = true;
+    for (uint32_t k = 0; k < s->n; k++)
+        tr_cmd_post(s->fe->shm, s->choice[k].slot, s->choice[k].gen, TR_CMD_CANCEL, (uint32_t)why);
+}
+
+void tr_streams_cancel_all(struct tr_fe *fe, enum tr_err why)
+{
+    for (struct tr_stream *s = fe->streams; s; s = s->next)
+        tr_stream_cancel(s, why);
+}
+
+struct tr_stream *tr_stream_find(struct tr_fe *fe, struct tr_stream_id id)
+{
+    for (struct tr_stream *s = fe->streams; s; s = s->next)
+        if (s->name.slot == id.slot && s->name.gen == id.gen && s->name.rand == id.rand)
+            return s;
+    return NULL;
+}
+
+/* The reader is gone: everything of this stream ends in this turn. */
+static void drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
+{
+    uint64_t now = tr_now_ns();
+
+    if (why == TR_ERR_CLIENT_GONE)
+        for (uint32_t k = 0; k < s->n; k++)
+            atomic_store_explicit(
+                &tr_cursor_at(s->fe->shm, s->fe->shm->my_area, s->choice[k].slot)->disconnect_ns,
+                now, memory_order_relaxed); /* the dirty bit of the command publishes it */
+    tr_stream_cancel(s, why);
+    release_slots(s);
+    deliver_now(s, acked);
+    free_stream(s);
+}
+
+/* Cuts a connection that still lives, so that the cut shows. */
+static void cut(struct tr_stream *s, enum tr_err why)
+{
+    struct tr_conn *c = s->conn;
+    uint64_t acked = tr_conn_acked(c);
+
+    tr_conn_stream_abort(c);
+    drop(s, why, acked);
+}
+
+/* ---- connection ---- */
+
+static void on_writable(void *owner)
+{
+    (void)owner; /* the turn of the loop that called us ends with tr_streams_pump */
+}
+
+static void probe(struct tr_stream *s)
+{
+    tr_emit_reset(&s->fe->frame);
+    tr_frame_keepalive(&s->fe->frame, s->frame);
+    tr_stream_write_frame(s);
+}
+
+static void on_half_closed(void *owner)
+{
+    struct tr_stream *s = owner;
+
+    /* A client that is gone answers the probe with a reset; one that has only closed its sending
+     * side keeps its stream. */
+    if (s->ask->stream)
+        probe(s);
+    else
+        cut(s, TR_ERR_CLIENT_GONE);
+}
+
+static void on_gone(void *owner, enum tr_conn_why why)
+{
+    static const enum tr_err err[] = {[TR_CONN_RESET] = TR_ERR_CLIENT_GONE,
+                                      [TR_CONN_SLOW] = TR_ERR_SLOW_CLIENT,
+                                      [TR_CONN_SHUT] = TR_ERR_DRAIN_LIMIT};
+    struct tr_stream *s = owner;
+
+    drop(s, err[why], tr_conn_acked(s->conn));
+}
+
+static const struct tr_conn_owner_ops owner_ops = {
+    .writable = on_writable, .half_closed = on_half_closed, .gone = on_gone};
+
+/* ---- start ---- */
+
+static void refuse(struct tr_fe *fe, struct tr_conn *c, enum tr_err e)
+{
+    tr_stat_add(fe->stat,
+                e == TR_ERR_OVERLOADED ? TR_STAT_REFUSED_OVERLOAD : TR_STAT_REFUSED_UNAVAILABLE, 1);
+    tr_conn_error(c, e, NULL, NULL);
+}
+
+/* An answer that is not streamed is rendered as it comes; what cannot fit is refused before it
+ * costs anything. */
+static bool answer_fits(const struct tr_fe *fe, const struct tr_ask *a)
+{
+    uint64_t entries = 0;
+
+    if (a->stream || !a->logprobs)
+        return true;
+    for (uint32_t i = 0; i < a->n_prompts; i++) {
+        uint64_t room = fe->shm->config.n_ctx - a->prompts[i].n;
+        uint64_t out =
+            a->max_tokens < 0 || (uint64_t)a->max_tokens > room ? room : (uint64_t)a->max_tokens;
+        entries += a->n * (out + (a->echo ? a->prompts[i].n : 0));
+    }
+    return entries * tr_lp_estimate(a->chat, a->params.n_top) <= fe->cfg->max_body;
+}
+
+static struct tr_stream *make(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask)
+{
+    uint32_t n = ask->n_prompts * ask->n;
+    struct tr_stream *s = calloc(1, sizeof(*s) + n * sizeof(s->choice[0]));
+
+    if (!s)
+        return NULL;
+    s->fe = fe;
+    s->conn = c;
+    s->ask = ask;
+    s->n = n;
+    s->created = (uint64_t)tr_wall_of_ns(ask->arrival_ns);
+    s->accepted0 = tr_conn_accepted(c);
+    s->queue_seen = UINT32_MAX;
+    if (ask->timeout_ns)
+        s->deadline_ns = ask->arrival_ns + ask->timeout_ns;
+    if (fe->cfg->max_stream_ns)
+        s->max_ns = ask->arrival_ns + fe->cfg->max_stream_ns;
+    return s;
+}
+
+static void begin(struct tr_stream *s)
+{
+    tr_conn_header(s->conn, "X-Tokenring-Stream", s->stream_id);
+    tr_conn_bind(s->conn, &owner_ops, s);
+    s->last_byte_ns = tr_now_ns();
+    if (s->ask->stream) {
+        tr_conn_stream_begin(s->conn, tr_frame_content_type(s->frame));
+        s->dialect->event(s, &(struct tr_event){.type = TR_EV_STARTED, .members = 1});
+    }
+    if (tr_conn_half_closed(s->conn))
+        on_half_closed(s);
+}
+
+void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
+                     const struct tr_dialect *dialect, enum tr_frame frame)
+{
+    struct tr_admitted ad;
+    struct tr_stream *s;
+
+    if (!answer_fits(fe, ask)) {
+        tr_stat_add(fe->stat, TR_STAT_REFUSED_INVALID, 1);
+        tr_conn_errorf(c, TR_ERR_BAD_PARAM, "logprobs",
+                       "The logprobs of this answer would not fit into one body of %zu bytes: "
+                       "stream it, or set a smaller max_tokens.",
+                       fe->cfg->max_body);
+        tr_ask_close(ask);
+        return;
+    }
+    s = make(fe, c, ask);
+    enum tr_err e = s ? tr_admit(fe, ask, &ad) : TR_ERR_INTERNAL;
+    if (e) {
+        refuse(fe, c, e);
+        if (s)
+            free_stream(s);
+        else
+            tr_ask_close(ask);
+        return;
+    }
+    tr_ask_drop_prompts(ask);
+    s->dialect = dialect;
+    s->frame = frame;
+    s->name = (struct tr_stream_id){.slot = ad.slot[0], .gen = ad.gen[0], .rand = ad.rand};
+    tr_stream_id_format(s->name, s->stream_id);
+    snprintf(s->id, sizeof(s->id), "%s%s", dialect->id_prefix, s->stream_id + 3);
+    for (uint32_t k = 0; k < s->n; k++) {
+        s->choice[k].index = k;
+        tr_choice_init(s, &s->choice[k], ad.slot[k], ad.gen[k]);
+    }
+    link_stream(fe, s);
+    begin(s);
+}
+
+/* ---- writing ---- */
+
+void tr_stream_write_frame(struct tr_stream *s)
+{
+    struct tr_emit *f = &s->fe->frame;
+
+    if (f->failed) {
+        s->failure = TR_ERR_INTERNAL;
+        tr_stream_cancel(s, TR_ERR_INTERNAL);
+        return;
+    }
+    if (f->len == 0)
+        return;
+    tr_conn_stream_write(s->conn, f->buf, f->len);
+    s->last_byte_ns = tr_now_ns();
+}
+
+void tr_stream_frame(struct tr_stream *s, const char *type, int64_t number)
+{
+    struct tr_fe *fe = s->fe;
+    char id[TR_STREAM_ID_BYTES + 24];
+
+    snprintf(id, sizeof(id), "%s:%lld", s->stream_id, (long long)number);
+    tr_emit_reset(&fe->frame);
+    if (fe->json.failed || tr_frame_event(&fe->frame, s->frame, number >= 0 ? id : NULL, type,
+                                          fe->json.buf, fe->json.len))
+        fe->frame.failed = true;
+    tr_stream_write_frame(s);
+}
+
+void tr_stream_text(struct tr_stream *s, uint32_t choice, struct tr_emit *e)
+{
+    const struct tr_choice *ch = &s->choice[choice];
+    const uint32_t *ids = tr_ring_ids(s->fe->shm, ch->slot);
+    struct tr_scan scan;
+    size_t len;
+
+    tr_emit_str_open(e);
+    if (s->ask->echo) {
+        tr_scan_init(&scan, s->fe->vocab, NULL, s->ask->skip_special);
+        for (uint32_t i = 0; i < ch->prompt_len; i++)
+            if (tr_scan_push(&scan, (int32_t)ids[i], s->fe->text, &len) >= 0)
+                tr_emit_str_piece(e, s->fe->text, len);
+        tr_scan_flush(&scan, s->fe->text, &len);
+        tr_emit_str_piece(e, s->fe->text, len);
+    }
+    tr_scan_init(&scan, s->fe->vocab, s->ask->stops, s->ask->skip_special);
+    scan.include_stop = s->ask->include_stop;
+    for (uint64_t i = 0; i < ch->text_end && scan.stop < 0; i++)
+        if (tr_scan_push(&scan, (int32_t)ids[ch->prompt_len + i], s->fe->text, &len) >= 0)
+            tr_emit_str_piece(e, s->fe->text, len);
+    if (scan.stop < 0) {
+        tr_scan_flush(&scan, s->fe->text, &len);
+        tr_emit_str_piece(e, s->fe->text, len);
+    }
+    tr_emit_str_close(e);
+}
+
+struct tr_usage tr_stream_usage(const struct tr_stream *s)
+{
+    struct tr_usage u = {0};
+
+    for (uint32_t k = 0; k < s->n; k++) {
+        const struct tr_ring *r = tr_ring_at(s->fe->shm, s->choice[k].slot);
+        u.completion += r->finish_index;
+        if (!r->group_bill_prompt)
+            continue;
+        u.prompt += r->prompt_len;
+        u.cached += atomic_load_explicit(&r->cached_tokens, memory_order_relaxed);
+    }
+    return u;
+}
+
+/* ---- the end ---- */
+
+/* Whether the terminal event may go: the record is durable, or has been waited for long enough. */
+static bool gate_open(struct tr_stream *s)
+{
+    struct tr_fe *fe = s->fe;
+    const struct tr_ring *lead = tr_ring_at(fe->shm, s->name.slot);
+    uint64_t now = tr_now_ns();
+
+    if (!s->gate_ns)
+        s->gate_ns = now;
+    /* Acquire: pairs with the engine's release after it queued the record. */
+    uint64_t seq = atomic_load_explicit(&lead->bill_seq, memory_order_acquire);
+    if (seq && tr_bill_is_durable(fe->shm, seq))
+        return true;
+    uint64_t due = s->gate_ns + fe->cfg->ledger_wait_ns;
+    if (now < due) {
+        if (!fe->wake_ns || due < fe->wake_ns)
+            fe->wake_ns = due;
+        return false;
+    }
+    tr_stat_add(fe->stat, TR_STAT_LEDGER_UNCONFIRMED, 1);
+    return true;
+}
+
+/* The error this stream ends with, TR_OK if every choice came to its natural end. */
+static enum tr_err outcome(const struct tr_stream *s)
+{
+    if (s->failure)
+        return s->failure;
+    for (uint32_t k = 0; k < s->n; k++) {
+        const struct tr_choice *ch = &s->choice[k];
+        if (ch->state != TR_ERROR && ch->state != TR_CANCELLED)
+            continue;
+        uint32_t e = tr_ring_at(s->fe->shm, ch->slot)->err;
+        return e > TR_OK && e < TR_ERR_COUNT ? (enum tr_err)e : TR_ERR_INTERNAL;
+    }
+    return TR_OK;
+}
+
+static bool was_cancelled(enum tr_err e)
+{
+    return e == TR_ERR_CANCELLED || e == TR_ERR_DEADLINE || e == TR_ERR_DRAIN_LIMIT ||
+           e == TR_ERR_SLOW_CLIENT || e == TR_ERR_CLIENT_GONE;
+}
+
+static void end_streamed(struct tr_stream *s, enum tr_err e)
+{
+    bool length = false;
+
+    for (uint32_t k = 0; k < s->n && !e; k++) {
+        struct tr_choice *ch = &s->choice[k];
+        bool by_length = *tr_choice_finish(s, ch) == 'l';
+        length |= by_length;
+        if (ch->finished)
+            continue;
+        s->dialect->event(
+            s, &(struct tr_event){
+                   .type = TR_EV_FINISH, .choice = k, .members = 1, .length = by_length});
+        ch->finished = ch->begun = true;
+    }
+    s->dialect->event(s, &(struct tr_event){.type = TR_EV_USAGE, .members = 1, .err = e});
+    uint64_t tokens = tr_stream_usage(s).completion;
+    s->dialect->event(s, &(struct tr_event){.type = e ? TR_EV_FAIL : TR_EV_END,
+                                            .members = 1,
+                                            .length = length,
+                                            .err = e,
+                                            .cancelled = was_cancelled(e),
+                                            .last_token = (int64_t)tokens - 1});
+    mark(s);
+    struct tr_conn *c = s->conn;
+    tr_conn_stream_end(c);
+    deliver_later(s, c);
+}
+
+static void end_whole(struct tr_stream *s, enum tr_err e)
+{
+    struct tr_emit *json = &s->fe->json;
+    struct tr_conn *c = s->conn;
+
+    if (!e) {
+        tr_emit_reset(json);
+        s->dialect->body(s, json);
+        if (json->failed)
+            e = TR_ERR_INTERNAL;
+    }
+    if (e) {
+        tr_conn_error(c, e, NULL, NULL);
+    } else {
+        s->first_content_ns = tr_now_ns();
+        tr_hist_add(s->fe->stat, TR_HIST_FIRST_BYTE, s->first_content_ns - s->ask->arrival_ns);
+        tr_conn_reply(c, 200, "application/json", json->buf, json->len);
+        s->n_marks = 1;
+        s->mark[0] =
+            (struct tr_mark){.bytes = tr_conn_accepted(c), .tokens = tr_stream_usage(s).completion};
+    }
+    tr_emit_reset(json); /* gives a large body's memory back */
+    deliver_later(s, c);
+}
+
+static bool try_end(struct tr_stream *s)
+{
+    if (!gate_open(s))
+        return false;
+    enum tr_err e = outcome(s);
+    if (s->ask->stream)
+        end_streamed(s, e);
+    else
+        end_whole(s, e);
+    /* The terminal event is with the connection: the rings are not needed any more. */
+    release_slots(s);
+    free_stream(s);
+    return true;
+}
+
+/* ---- turns ---- */
+
+/* Queue and prefill of the first choice, for dialects that show them. */
+static void lifecycle(struct tr_stream *s)
+{
+    struct tr_choice *ch = &s->choice[0];
+    const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
+
+    if (!s->ask->stream || s->dialect != &tr_dialect_native || tr_conn_room(s->conn) == 0)
+        return;
+    if (ch->state == TR_WAITING) {
+        uint32_t pos = atomic_load_explicit(&r->queue_pos, memory_order_relaxed);
+        if (pos == s->queue_seen)
+            return;
+        s->queue_seen = pos;
+        s->dialect->event(s, &(struct tr_event){.type = TR_EV_QUEUED, .position = pos});
+    } else if (ch->state == TR_PREFILL) {
+        uint32_t done = atomic_load_explicit(&r->prefill_done, memory_order_relaxed);
+        if (done == s->prefill_seen || done > ch->prompt_len)
+            return;
+        s->prefill_seen = done;
+        s->dialect->event(
+            s, &(struct tr_event){.type = TR_EV_PREFILL, .done = done, .total = ch->prompt_len});
+    }
+}
+
+/* One choice has failed: the answer as a whole has, so the others need not go on. */
+static void spread_failure(struct tr_stream *s)
+{
+    enum tr_err e = s->cancelled || s->n == 1 ? TR_OK : outcome(s);
+
+    if (e)
+        tr_stream_cancel(s, e);
+}
+
+static bool pump_one(struct tr_stream *s)
+{
+    bool moved = false, all_ended = true, all_out = true;
+
+    for (uint32_t k = 0; k < s->n; k++) {
+        moved |= tr_choice_scan(s, &s->choice[k]);
+        all_ended &= tr_state_terminal(s->choice[k].state);
+    }
+    spread_failure(s);
+    lifecycle(s);
+    for (uint32_t k = 0; k < s->n; k++) {
+        /* Begin with another choice each time, so that a narrow connection is shared. */
+        struct tr_choice *ch = &s->choice[(k + s->number) % s->n];
+        moved |= tr_choice_frame(s, ch, all_ended);
+        all_out &= tr_choice_out(s, ch);
+        tr_choice_publish(s, ch);
+    }
+    if (moved && s->ask->stream)
+        mark(s);
+    if (all_ended && all_out)
+        return try_end(s) || moved;
+    if (all_ended && !s->gate_ns && outcome(s))
+        s->gate_ns = tr_now_ns(); /* the clock of STUCK_NS */
+    return moved;
+}
+
+bool tr_streams_pump(struct tr_fe *fe)
+{
+    struct tr_stream *next;
+    bool moved = false;
+
+    fe->wake_ns = 0;
+    for (struct tr_stream *s = fe->streams; s; s = next) {
+        next = s->next;
+        moved |= pump_one(s);
+    }
+    return moved;
+}
+
+/* ---- clocks ---- */
+
+/* Slower than --min-drain-bps over the write deadline, while bytes wait. */
+static bool drains_too_slowly(struct tr_stream *s, uint64_t now)
+{
+    const struct tr_frontend_config *cfg = s->fe->cfg;
+    uint64_t taken = tr_conn_accepted(s->conn) - tr_conn_unsent(s->conn);
+    uint64_t span = cfg->write_deadline_ns ? cfg->write_deadline_ns : 30000000000ull;
+
+    if (!cfg->min_drain_bps || tr_conn_unsent(s->conn) == 0) {
+        s->drain_since_ns = 0;
+        return false;
+    }
+    if (!s->drain_since_ns) {
+        s->drain_since_ns = now;
+        s->drain_bytes = taken;
+    } else if (now - s->drain_since_ns >= span) {
+        double bps = (double)(taken - s->drain_bytes) * 1e9 / (double)(now - s->drain_since_ns);
+        if (bps < (double)cfg->min_drain_bps)
+            return true;
+        s->drain_since_ns = now;
+        s->drain_bytes = taken;
+    }
+    return false;
+}
+
+static void tick_one(struct tr_stream *s, uint64_t now)
+{
+    const struct tr_frontend_config *cfg = s->fe->cfg;
+
+    if ((s->deadline_ns && now >= s->deadline_ns) || (s->max_ns && now >= s->max_ns))
+        tr_stream_cancel(s, TR_ERR_DEADLINE);
+    if (!s->ask->stream)
+        return;
+    if (drains_too_slowly(s, now)) {
+        cut(s, TR_ERR_SLOW_CLIENT);
+        return;
+    }
+    if (s->gate_ns && now - s->gate_ns > STUCK_NS && tr_conn_room(s->conn) == 0 && outcome(s)) {
+        cut(s, outcome(s));
+        return;
+    }
+    if (cfg->heartbeat_ns && now - s->last_byte_ns >= cfg->heartbeat_ns &&
+        tr_conn_unsent(s->conn) == 0) {
+        probe(s);
+        tr_stat_add(s->fe->stat, TR_STAT_KEEPALIVES, 1);
+    }
+}
+
+static void gauges(struct tr_fe *fe)
+{
+    uint64_t ring = 0, kernel = 0;
+
+    for (struct tr_stream *s = fe->streams; s; s = s->next) {
+        for (uint32_t k = 0; k < s->n && s->ask->stream; k++)
+            ring += (s->choice[k].scanned - s->choice[k].sent) * sizeof(uint32_t);
+        kernel += tr_conn_accepted(s->conn) - tr_conn_unsent(s->conn) - tr_conn_acked(s->conn);
+    }
+    tr_stat_set(fe->stat, TR_STAT_BUFFERED_RING, ring);
+    tr_stat_set(fe->stat, TR_STAT_BUFFERED_KERNEL, kernel);
+}
+
+void tr_streams_tick(struct tr_fe *fe, uint64_t now)
+{
+    struct tr_stream *next;
+
+    for (struct tr_stream *s = fe->streams; s; s = next) {
+        next = s->next;
+        tick_one(s, now);
+    }
+    gauges(fe);
+}

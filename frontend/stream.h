@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/stream.h - one admitted request on its way to one client.
+ *
+ * Path: http > tokens > subq > engine > step > ring > [detok > event] > frame > socket
+ *
+ * Frontend only, event loop only.  Two cursors for each choice: *scanned*, every token on arrival,
+ * whatever the socket does, so that a stop string or the end is seen at once; *sent*, behind it,
+ * which moves when the connection takes what is framed.  Text is made twice from the ring, never
+ * kept: a stream that cannot write costs its two scanning states and nothing else.
+ *
+ *   I1  sent <= scanned <= published; both are published to the engine after each turn
+ *   I2  one terminal event, after everything before it; it waits until the ledger has the record or
+ *       --ledger-wait-ms have passed (counted)
+ *   I3  RELEASE is posted for every slot exactly once: with the terminal event, or with the cut
+ *   I4  after a close nothing of the ring is read any more
+ *
+ * Full: tr_conn_room says 0, `sent` stands still, the window closes, the engine parks the sequence.
+ * Engine died: its successor, or the supervisor's settling, ends the rings with engine_lost. */
+#ifndef TR_FRONTEND_STREAM_H
+#define TR_FRONTEND_STREAM_H
+
+#include "frontend/admit.h"
+#include "frontend/conn.h"
+#include "frontend/event.h"
+#include "frontend/logprobs.h"
+#include "frontend/sse.h"
+#include "shm/stream_id.h"
+#include "text/scan.h"
+
+enum {
+    TR_EVENT_TEXT = 8192,                                     /* bytes at which coalescing stops */
+    TR_EVENT_TEXT_CAP = TR_EVENT_TEXT + TR_SCAN_TEXT_MAX + 8, /* scratch for one event */
+    TR_STREAM_MARKS = 64
+};
+
+struct tr_choice {
+    uint32_t slot, gen, index;
+    uint32_t prompt_len; /* known from `admitted` on */
+    bool admitted;       /* the ring shows it */
+
+    /* scanned side */
+    struct tr_scan scan;
+    uint64_t scanned;
+    bool text_done;    /* the last token of the text has been scanned */
+    uint64_t text_end; /* then: tokens that make the text (a final end-of-turn token is none) */
+    uint32_t state;    /* enum tr_state as last read */
+
+    /* sent side */
+    struct tr_scan send;
+    uint64_t sent;           /* output tokens framed */
+    uint64_t sent_published; /* cursors as the engine knows them */
+    uint64_t scanned_published;
+    uint64_t coalesce_to; /* tokens below it that became text while nothing could be written */
+    uint32_t echoed;      /* prompt tokens framed (echo) */
+    bool echo_done;
+    bool flushed;  /* the scan has been told that no more tokens come */
+    bool begun;    /* a delta or finish has been framed: the role is out */
+    bool finished; /* FINISH has been framed */
+    bool blocked;
+    uint64_t last_event_ns;
+    uint32_t event_tokens; /* tokens since the last event */
+    uint64_t shown;        /* bytes of text given out, an echoed prompt included */
+    uint32_t shown_chars;
+    struct tr_lpq lpq;         /* logprob entries not yet framed */
+    struct tr_lp_text lp_text; /* not streamed: entries rendered so far */
+};
+
+struct tr_mark {
+    uint64_t bytes; /* tr_conn_accepted after the event */
+    uint64_t tokens;
+};
+
+struct tr_stream {
+    struct tr_fe *fe;
+    struct tr_conn *conn;
+    struct tr_ask *ask;
+    const struct tr_dialect *dialect;
+    enum tr_frame frame;
+    struct tr_stream *next, **pprev;
+
+    struct tr_stream_id name;
+    char stream_id[TR_STREAM_ID_BYTES];
+    char id[64];      /* with the dialect's prefix */
+    uint64_t created; /* wall clock, seconds */
+    uint64_t number;  /* the next event's */
+
+    uint64_t deadline_ns, max_ns; /* 0 none */
+    uint64_t gate_ns;             /* since when all has ended; 0 not yet */
+    uint64_t last_byte_ns;        /* something was handed to the connection */
+    uint64_t first_content_ns;
+    uint64_t drain_since_ns, drain_bytes; /* --min-drain-bps */
+    uint64_t accepted0;                   /* tr_conn_accepted before the answer */
+    uint32_t queue_seen, prefill_seen;    /* last QUEUED and PREFILL */
+    bool cancelled;                       /* CANCEL has been posted */
+    bool ended;
+    enum tr_err failure; /* found by this process; what the rings say comes second */
+    struct tr_mark mark[TR_STREAM_MARKS];
+    uint32_t n_marks;
+
+    uint32_t n;
+    struct tr_choice choice[];
+};
+
+/* Takes the request over: admits it and binds the connection, or answers the error.  `ask` is
+ * owned from here on in every case. */
+void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
+                     const struct tr_dialect *dialect, enum tr_frame frame);
+
+/* Looks at every ring and does what can be done.  True if anything moved. */
+bool tr_streams_pump(struct tr_fe *fe);
+
+/* Deadlines, keep-alives, slow clients; every 50 ms or so. */
+void tr_streams_tick(struct tr_fe *fe, uint64_t now_ns);
+
+/* Cancels all choices; the stream ends when the engine has said so. */
+void tr_stream_cancel(struct tr_stream *s, enum tr_err why);
+void tr_streams_cancel_all(struct tr_fe *fe, enum tr_err why);
+
+struct tr_stream *tr_stream_find(struct tr_fe *fe, struct tr_stream_id id);
+
+/* ---- for dialects ---- */
+
+/* Frames fe->json (one event) and writes it.  `type` for shapes that name events; `number` < 0:
+ * an event without number, which repeats none. */
+void tr_stream_frame(struct tr_stream *s, const char *type, int64_t number);
+
+/* Writes what a dialect has put into fe->frame as one chunk. */
+void tr_stream_write_frame(struct tr_stream *s);
+
+/* Puts the text of a choice into `e` as one JSON string. */
+void tr_stream_text(struct tr_stream *s, uint32_t choice, struct tr_emit *e);
+
+struct tr_usage tr_stream_usage(const struct tr_stream *s);
+
+/* "stop" or "length" for a choice whose text is complete. */
+const char *tr_choice_finish(const struct tr_stream *s, const struct tr_choice *ch);
+
+/* ---- inside (choice.c) ---- */
+
+void tr_choice_init(struct tr_stream *s, struct tr_choice *ch, uint32_t slot, uint32_t gen);
+void tr_choice_fini(struct tr_choice *ch);
+/* Reads the ring and scans what is new.  True if anything moved. */
+bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch);
+/* Frames what the connection takes.  True if anything moved. */
+bool tr_choice_frame(struct tr_stream *s, struct tr_choice *ch, bool all_ended);
+/* Everything of its text has been framed (or, not streamed, scanned). */
+bool tr_choice_out(const struct tr_stream *s, const struct tr_choice *ch);
+void tr_choice_publish(struct tr_stream *s, struct tr_choice *ch);
+
+#endif
