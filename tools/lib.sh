@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# Shared by the scripts of this folder; sourced, not run.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$(basename "$0"): $*"; exit 1; }
+
+# Package lists.  build: to compile; model: to fetch the model; check: everything tier 1 runs.
+packages_build="gcc libc6-dev cmake ninja-build pkg-config libevent-dev libpcre2-dev libutf8proc-dev
+  libxxhash-dev libmsgpack-dev libjansson-dev uuid-dev libopenblas0-pthread"
+packages_model="python3 python3-pip ca-certificates"
+packages_check="$packages_build $packages_model curl git clang clang-format clang-tidy
+  libclang-rt-14-dev libcriterion-dev libhttp-parser-dev spin procps"
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Installs what is missing of the named packages; asks no registry when nothing is.
+install_packages() {
+  local missing="" p
+  for p in "$@"; do
+    dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+  done
+  [ -n "$missing" ] || return 0
+  say "installing:$missing"
+  as_root apt-get update -qq >&2 || die "apt-get update failed"
+  # shellcheck disable=SC2086
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2 ||
+    die "apt-get install failed:$missing"
+}
+
+# configure_build PRESET: quiet unless it fails.
+configure_build() {
+  local log
+  log=$(mktemp)
+  if ! { cmake --preset "$1" && cmake --build --preset "$1"; } >"$log" 2>&1; then
+    tail -n 60 "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+  rm -f "$log"
+}
