@@ -23,3 +23,5 @@ target_include_directories(system_probe_streams PRIVATE ${CMAKE_SOURCE_DIR}/test
 target_link_libraries(system_probe_streams PRIVATE probe tr_flags Threads::Threads)
 add_test(NAME system_probe_streams COMMAND system_probe_streams)
 set_tests_properties(system_probe_streams PROPERTIES LABELS system TIMEOUT 300)
+
+tr_fuzz(probe_answer probe)

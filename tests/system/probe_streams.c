@@ -509,8 +509,8 @@ static void the_table_names_every_figure(void)
 int main(void)
 {
     memset(filler, 'x', sizeof(filler));
-    for (size_t i = 0; i < sizeof(line_filler); i += 8)
-        memcpy(line_filler + i, "data: x\n", 8);
+    for (size_t i = 0; i < sizeof(line_filler); i++)
+        line_filler[i] = "data: x\n"[i % 8];
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         for (int how = 0; how < FRAMINGS; how++)
             if (!rows[i].cut || how != UNTIL_CLOSE)
