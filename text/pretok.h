@@ -10,6 +10,9 @@
  * Qwen 2's own tokeniser brings text to the normal form NFC first; a GGUF file does not say so, and
  * it is not done here (nor in llama.cpp): decomposed text gives other, equally decodable ids.
  *
+ * Letters and numbers are those of PCRE2's Unicode tables (14 in release 10.42): newer ones count as
+ * marks, which gives other ids than a newer reference, never other text.
+ *
  * Compiled once, then only read; each encoding brings its own run.  Any thread. */
 #ifndef TR_TEXT_PRETOK_H
 #define TR_TEXT_PRETOK_H
