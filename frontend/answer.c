@@ -76,7 +76,8 @@ int tr_conn_header(struct tr_conn *c, const char *name, const char *value)
     return 0;
 }
 
-/* Whether what is left of a refused body is worth reading to keep the connection. */
+/* Whether what is left of a refused body is worth reading to keep the connection: little, and sure
+ * to come (a client that asked with Expect may never send it). */
 enum { DISCARD_BYTES = 256 << 10 };
 
 static bool body_ends_soon(const struct tr_conn *c)

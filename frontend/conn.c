@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading, dispatching, writing out and ending a connection. */
+/* A connection's birth, clocks, writing, turns and end. */
 #include "frontend/conn.h"
 
 #include "base/assert.h"
@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <uuid/uuid.h>
 
 #define SECOND 1000000000ull
 #define LINGER_NS (2 * SECOND)       /* the whole request was read: wait for the client's FIN */
@@ -216,329 +215,7 @@ static void after_write(struct tr_conn *c)
         tr_conn_later(c); /* `writable` comes from the next turn: one write each, then others */
 }
 
-/* ---- requests -------------------------------------------------------------------------- */
-
-/* The client's x-request-id if it is short and printable, else one of ours. */
-static void take_request_id(struct tr_conn *c)
-{
-    struct tr_slice v = tr_http_field(&c->http, "x-request-id");
-    bool good = v.len > 0 && v.len <= TR_CONN_ID_BYTES;
-    for (size_t i = 0; good && i < v.len; i++)
-        good = v.p[i] > 0x20 && v.p[i] < 0x7f;
-    if (good) {
-        memcpy(c->request_id, v.p, v.len);
-        c->request_id[v.len] = '\0';
-        return;
-    }
-    uuid_t u;
-    uuid_generate_random(u);
-    uuid_unparse_lower(u, c->request_id);
-}
-
-/* What is wrong with a request whose head is fine, before its body; the answer has then been
- * given.  The order is that of what a client may know: what this is, who asks, how much. */
-static bool refused(struct tr_conn *c)
-{
-    const struct tr_httpd *d = c->d;
-    const struct tr_http *h = &c->http;
-    unsigned allow;
-    if (c->overfull) {
-        c->keep = false;
-        tr_conn_error(c, TR_ERR_CONNECTIONS, NULL, NULL);
-        return true;
-    }
-    if (h->refuse != TR_OK || h->method == TR_HTTP_OTHER) {
-        tr_conn_error(c, h->refuse != TR_OK ? h->refuse : TR_ERR_NOT_IMPLEMENTED, NULL, NULL);
-        return true;
-    }
-    c->rq.route =
-        tr_route_find(d->ops.routes, d->ops.n_routes, h->method, h->path, &c->rq.id_param, &allow);
-    if (h->method == TR_HTTP_OPTIONS && (allow || (h->path.len == 1 && h->path.p[0] == '*'))) {
-        tr_conn_preflight(c, allow);
-        return true;
-    }
-    if (!c->rq.route) {
-        if (allow) {
-            char buf[96];
-            tr_route_allow(allow, buf);
-            tr_conn_header(c, "Allow", buf);
-        }
-        tr_conn_error(c, allow ? TR_ERR_METHOD : TR_ERR_NOT_FOUND, NULL, NULL);
-        return true;
-    }
-    const char *why = NULL;
-    enum tr_err e = TR_OK;
-    if (d->ops.check && !(c->rq.route->flags & TR_ROUTE_OPEN))
-        e = d->ops.check(d->ops.ctx, c, &c->rq, &why);
-    if (e == TR_OK && h->content_length > d->lim->max_body)
-        e = TR_ERR_BODY_TOO_LARGE;
-    if (e == TR_OK && h->has_body && !tr_route_json_type(tr_http_field(h, "content-type")))
-        e = TR_ERR_MEDIA_TYPE;
-    if (e != TR_OK)
-        tr_conn_error(c, e, why, NULL);
-    return e != TR_OK;
-}
-
-static void begin_request(struct tr_conn *c)
-{
-    struct tr_http *h = &c->http;
-    c->d->stats.requests++;
-    /* A refused body is read to its end only if that is little and surely comes; a client that
-     * asked before sending may never send it. */
-    c->keep = h->keep_alive && !c->d->draining;
-    c->no_body = h->method == TR_HTTP_HEAD_METHOD;
-    c->body_ns = tr_now_ns();
-    take_request_id(c);
-    c->rq =
-        (struct tr_http_request){.http = h, .request_id = c->request_id, .arrived_ns = c->since_ns};
-    if (refused(c) || !h->expect_continue)
-        return;
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    if (evbuffer_add(c->out, go_on, sizeof(go_on) - 1) < 0)
-        c->broken = ENOMEM;
-    else
-        c->accepted += sizeof(go_on) - 1, c->d->stats.unsent_bytes += sizeof(go_on) - 1;
-    tr_conn_mark(c);
-}
-
-static bool body_room(struct tr_conn *c, size_t need)
-{
-    if (need <= c->body_cap)
-        return true;
-    size_t cap = c->body_cap ? c->body_cap * 2 : BODY_FIRST_BYTES;
-    while (cap < need)
-        cap *= 2;
-    if (!c->http.chunked && cap > c->http.content_length)
-        cap = (size_t)c->http.content_length;
-    char *p = realloc(c->body, cap);
-    if (!p)
-        return false;
-    c->body = p;
-    c->body_cap = cap;
-    return true;
-}
-
-static void body_piece(struct tr_conn *c, struct tr_slice piece)
-{
-    c->body_seen += piece.len;
-    if (c->answered)
-        return;
-    if (piece.len > c->d->lim->max_body - c->body_len) {
-        c->keep = false;
-        tr_conn_error(c, TR_ERR_BODY_TOO_LARGE, NULL, NULL);
-    } else if (!body_room(c, c->body_len + piece.len)) {
-        c->keep = false;
-        tr_conn_error(c, TR_ERR_OVERLOADED, NULL, NULL);
-    } else {
-        memcpy(c->body + c->body_len, piece.p, piece.len);
-        c->body_len += piece.len;
-    }
-}
-
-/* The answer to the present request has ended and nothing of its body is still to come. */
-static void next_request(struct tr_conn *c)
-{
-    bool was_busy = c->state == TR_CONN_BUSY;
-    c->d->stats.busy -= was_busy;
-    free(c->body);
-    c->body = NULL;
-    c->body_len = c->body_cap = 0;
-    c->body_seen = 0;
-    c->body_ns = 0;
-    c->extra_len = 0;
-    c->answered = c->answer_done = c->head_sent = c->chunked_out = c->no_body = false;
-    c->want_writable = false;
-    if (!c->keep || c->d->draining) { /* a stream's head may have gone out before the drain */
-        c->state = TR_CONN_CLOSING;
-        return;
-    }
-    c->complete = false;
-    tr_http_next(&c->http);
-    c->served_one = true;
-    c->since_ns = tr_now_ns();
-    c->state = TR_CONN_READING;
-}
-
-/* An answer that was given: on with the next request, with the rest of a refused body, or to the
- * end. */
-static void advance(struct tr_conn *c)
-{
-    if (!c->answer_done)
-        return;
-    if (c->complete || !c->keep) {
-        next_request(c);
-    } else {
-        c->answer_done = false;
-        c->answered = true;
-    }
-}
-
-static void dispatch(struct tr_conn *c)
-{
-    c->complete = true;
-    if (c->answered) {
-        next_request(c);
-        return;
-    }
-    c->state = TR_CONN_BUSY;
-    c->d->stats.busy++;
-    c->rq.body = (struct tr_slice){c->body, c->body_len};
-    c->rq.route->handler(c, &c->rq, c->d->ops.ctx);
-    if (!c->answer_done && !c->ops) {
-        if (c->head_sent)
-            tr_conn_stream_abort(c);
-        else
-            tr_conn_error(c, TR_ERR_INTERNAL, NULL, NULL);
-    }
-    if (c->state == TR_CONN_BUSY && !c->answer_done)
-        tr_conn_later(c); /* the FIN may have come before the request was whole */
-    advance(c);
-}
-
-static void broken_request(struct tr_conn *c)
-{
-    if (c->answered) { /* it has its answer; the rest is noise */
-        c->keep = false;
-        next_request(c);
-        return;
-    }
-    c->keep = false;
-    c->no_body = false;
-    if (!c->request_id[0] || !c->body_ns)
-        take_request_id(c);
-    tr_conn_error(c, c->http.err, c->http.why, NULL);
-    advance(c);
-}
-
-/* Gives bytes to the parser until they are used up or a request is being answered; how many
- * were used. */
-static size_t feed(struct tr_conn *c, const char *p, size_t n)
-{
-    size_t at = 0, used;
-    struct tr_slice piece;
-    while (c->state == TR_CONN_READING && !c->broken) {
-        if (!tr_http_begun(&c->http) && evbuffer_get_length(c->out) >= c->d->lim->stream_buffer)
-            break; /* answers wait: no more of them */
-        bool fresh = !tr_http_begun(&c->http);
-        enum tr_http_ev ev = tr_http_feed(&c->http, p + at, n - at, &used, &piece);
-        at += used;
-        if (fresh && used)
-            c->since_ns = tr_now_ns();
-        if (ev == TR_HTTP_MORE)
-            break;
-        if (ev == TR_HTTP_HEAD)
-            begin_request(c);
-        else if (ev == TR_HTTP_BODY)
-            body_piece(c, piece);
-        else if (ev == TR_HTTP_END)
-            dispatch(c);
-        else
-            broken_request(c);
-        if (c->answer_done && c->state == TR_CONN_READING)
-            advance(c);
-    }
-    return at;
-}
-
-/* ---- reading --------------------------------------------------------------------------- */
-
-/* Keeps what the parser did not take: at most one read. */
-static void keep_rest(struct tr_conn *c, const char *p, size_t n)
-{
-    if (n == 0 || c->state == TR_CONN_CLOSING)
-        return;
-    c->in = malloc(n);
-    if (!c->in) {
-        c->broken = ENOMEM;
-        tr_conn_mark(c);
-        return;
-    }
-    memcpy(c->in, p, n);
-    c->in_at = 0;
-    c->in_len = n;
-}
-
-static void feed_kept(struct tr_conn *c)
-{
-    c->in_at += feed(c, c->in + c->in_at, c->in_len - c->in_at);
-    if (c->in_at < c->in_len)
-        return;
-    free(c->in);
-    c->in = NULL;
-    c->in_at = c->in_len = 0;
-}
-
-/* Inside a body the read may be large, but not beyond its end. */
-static size_t read_size(const struct tr_conn *c)
-{
-    const struct tr_http *h = &c->http;
-    if (c->state == TR_CONN_LINGER)
-        return sizeof(c->d->scratch);
-    if (!c->body_ns || h->chunked || h->content_length <= c->body_seen)
-        return TR_CONN_READ_BYTES;
-    uint64_t left = h->content_length - c->body_seen;
-    return left < sizeof(c->d->scratch) ? (size_t)left : sizeof(c->d->scratch);
-}
-
-/* One read into the scratch buffer: its bytes, 0 if there are none now (or the connection has
- * ended). */
-static size_t read_some(struct tr_conn *c)
-{
-    size_t want = read_size(c);
-    ssize_t n = recv(c->fd, c->d->scratch, want, MSG_DONTWAIT);
-    if (n > 0) {
-        c->d->stats.bytes_in += (uint64_t)n;
-        return (size_t)n;
-    }
-    if (n < 0 && errno == EINTR)
-        return 0;
-    c->may_read = false;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-        return 0;
-    /* FIN between requests, or in the middle of one, which then never was: answers that wait are
-     * still written. */
-    if (n == 0 && c->state == TR_CONN_READING && evbuffer_get_length(c->out)) {
-        c->complete = true;
-        c->state = TR_CONN_CLOSING;
-    } else {
-        tr_conn_kill(c, TR_CONN_RESET);
-    }
-    return 0;
-}
-
-static void linger_read(struct tr_conn *c)
-{
-    for (int i = 0; i < READS_PER_TURN && c->may_read; i++) {
-        size_t n = read_some(c);
-        if (c->state == TR_CONN_DEAD)
-            return;
-        if (n >= c->linger_left) {
-            tr_conn_kill(c, TR_CONN_RESET);
-            return;
-        }
-        c->linger_left -= n;
-    }
-    if (c->may_read)
-        tr_conn_later(c);
-}
-
-static void read_in(struct tr_conn *c)
-{
-    if (c->in_at < c->in_len)
-        feed_kept(c);
-    for (int i = 0; i < READS_PER_TURN; i++) {
-        if (c->state != TR_CONN_READING || c->in_at < c->in_len || !c->may_read || c->broken)
-            return;
-        if (!tr_http_begun(&c->http) && evbuffer_get_length(c->out) >= c->d->lim->stream_buffer)
-            return;
-        size_t n = read_some(c);
-        if (n) {
-            size_t used = feed(c, c->d->scratch, n);
-            keep_rest(c, c->d->scratch + used, n - used);
-        }
-    }
-    tr_conn_later(c);
-}
+/* ---- turns --------------------------------------------------------------------------- */
 
 /* While an answer is due nothing is read; whether the peer is still there is asked from the
  * kernel, which keeps the state however much unread input there is. */
@@ -561,8 +238,6 @@ static void look_for_close(struct tr_conn *c)
     c->ops->half_closed(c->owner);
 }
 
-/* ---- turns ----------------------------------------------------------------------------- */
-
 void tr_conn_turn_end(struct tr_conn *c)
 {
     if (c->cut) {
@@ -570,17 +245,17 @@ void tr_conn_turn_end(struct tr_conn *c)
         return;
     }
     if (c->state != TR_CONN_LINGER) {
-        advance(c);
+        tr_conn_advance(c);
         tr_conn_write_out(c);
         after_write(c);
     }
     if (c->state == TR_CONN_READING) {
-        read_in(c);
+        tr_conn_read(c);
         if (c->state == TR_CONN_CLOSING)
             tr_conn_mark(c);
     }
     if (c->state == TR_CONN_LINGER)
-        linger_read(c);
+        tr_conn_drop(c);
     arm(c);
 }
 

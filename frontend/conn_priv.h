@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/conn_priv.h - what conn.c, answer.c, httpd.c and delivery.c share about a connection.
+/* frontend/conn_priv.h - what conn.c, intake.c, answer.c, httpd.c and
+ * delivery.c share about a connection.
  *
  * Nobody else includes it.
  *
@@ -100,6 +101,11 @@ void tr_conn_turn_end(struct tr_conn *c);
 void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why); /* from the loop only */
 void tr_conn_reap(struct tr_conn *c);
 void tr_conn_write_out(struct tr_conn *c); /* what the kernel takes; faults in `broken` */
+
+/* intake.c */
+void tr_conn_read(struct tr_conn *c);    /* READING: what has come, as far as it may be taken */
+void tr_conn_drop(struct tr_conn *c);    /* LINGER: what has come, thrown away */
+void tr_conn_advance(struct tr_conn *c); /* on from an answer that has ended, if one has */
 
 /* answer.c */
 void tr_conn_preflight(struct tr_conn *c, unsigned allow);

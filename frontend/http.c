@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grammar: RFC 9112 (HTTP/1.1) and RFC 9110 (fields). */
-#include "frontend/http.h"
+#include "frontend/http_priv.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -87,11 +86,6 @@ static enum tr_http_ev bad(struct tr_http *h, enum tr_err err, const char *why)
 
 /* ---- characters ------------------------------------------------------------------------ */
 
-static bool is_digit(unsigned char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static bool is_alnum(unsigned char c)
 {
     return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
@@ -107,33 +101,6 @@ static bool is_token(unsigned char c)
 static bool is_text(unsigned char c)
 {
     return (c >= 0x20 && c != 0x7f) || c == '\t';
-}
-
-static int hex(unsigned char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static struct tr_slice trim(struct tr_slice s)
-{
-    while (s.len && is_space(s.p[0]))
-        s.p++, s.len--;
-    while (s.len && is_space(s.p[s.len - 1]))
-        s.len--;
-    return s;
-}
-
-static bool same(struct tr_slice s, const char *word)
-{
-    return s.len == strlen(word) && strncasecmp(s.p, word, s.len) == 0;
 }
 
 /* ---- request line ---------------------------------------------------------------------- */
@@ -246,44 +213,6 @@ static enum tr_http_ev request_line(struct tr_http *h, size_t len)
 }
 
 /* ---- fields ---------------------------------------------------------------------------- */
-
-static struct tr_slice slice_of(const struct tr_http *h, uint32_t off, uint32_t len)
-{
-    return (struct tr_slice){h->head + off, len};
-}
-
-struct tr_slice tr_http_field(const struct tr_http *h, const char *name)
-{
-    size_t len = strlen(name);
-    for (size_t i = 0; i < h->n_fields; i++) {
-        const struct tr_http_field *f = &h->fields[i];
-        if (f->name_len == len && memcmp(h->head + f->name, name, len) == 0)
-            return slice_of(h, f->value, f->value_len);
-    }
-    return (struct tr_slice){NULL, 0};
-}
-
-size_t tr_http_field_count(const struct tr_http *h, const char *name)
-{
-    size_t len = strlen(name), n = 0;
-    for (size_t i = 0; i < h->n_fields; i++)
-        n += h->fields[i].name_len == len && memcmp(h->head + h->fields[i].name, name, len) == 0;
-    return n;
-}
-
-bool tr_http_list_has(struct tr_slice v, const char *token)
-{
-    while (v.len) {
-        const char *comma = memchr(v.p, ',', v.len);
-        size_t n = comma ? (size_t)(comma - v.p) : v.len;
-        if (same(trim((struct tr_slice){v.p, n}), token))
-            return true;
-        n += comma != NULL;
-        v.p += n;
-        v.len -= n;
-    }
-    return false;
-}
 
 static bool any_list_has(const struct tr_http *h, const char *name, const char *token)
 {
@@ -604,86 +533,4 @@ enum tr_http_ev tr_http_feed(struct tr_http *h, const char *data, size_t len, si
         if (ev != TR_HTTP_MORE)
             return ev;
     }
-}
-
-/* ---- query and reasons ----------------------------------------------------------------- */
-
-/* Decodes one value; its length or -EINVAL / -E2BIG. */
-static int decode_value(const char *p, size_t len, char *buf, size_t cap)
-{
-    size_t out = 0;
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)p[i];
-        if (c == '+') {
-            c = ' ';
-        } else if (c == '%') {
-            int hi = len - i > 2 ? hex((unsigned char)p[i + 1]) : -1;
-            int lo = len - i > 2 ? hex((unsigned char)p[i + 2]) : -1;
-            if (hi < 0 || lo < 0 || (hi == 0 && lo == 0))
-                return -EINVAL;
-            c = (unsigned char)(hi << 4 | lo);
-            i += 2;
-        }
-        if (out + 1 >= cap)
-            return -E2BIG;
-        buf[out++] = (char)c;
-    }
-    buf[out] = '\0';
-    return (int)out;
-}
-
-int tr_http_query(const struct tr_http *h, const char *name, char *buf, size_t cap)
-{
-    const char *p = h->query.p, *end = p ? p + h->query.len : p;
-    size_t name_len = strlen(name);
-    if (cap == 0)
-        return -E2BIG;
-    while (p < end) {
-        const char *amp = memchr(p, '&', (size_t)(end - p));
-        const char *stop = amp ? amp : end;
-        const char *eq = memchr(p, '=', (size_t)(stop - p));
-        const char *key_end = eq ? eq : stop;
-        if ((size_t)(key_end - p) == name_len && memcmp(p, name, name_len) == 0)
-            return decode_value(eq ? eq + 1 : stop, eq ? (size_t)(stop - eq - 1) : 0, buf, cap);
-        p = amp ? amp + 1 : end;
-    }
-    return -ENOENT;
-}
-
-const char *tr_http_reason(int status)
-{
-    static const struct {
-        int status;
-        const char *reason;
-    } table[] = {
-        {100, "Continue"},
-        {200, "OK"},
-        {204, "No Content"},
-        {400, "Bad Request"},
-        {401, "Unauthorized"},
-        {403, "Forbidden"},
-        {404, "Not Found"},
-        {405, "Method Not Allowed"},
-        {408, "Request Timeout"},
-        {409, "Conflict"},
-        {411, "Length Required"},
-        {413, "Content Too Large"},
-        {414, "URI Too Long"},
-        {415, "Unsupported Media Type"},
-        {417, "Expectation Failed"},
-        {422, "Unprocessable Content"},
-        {429, "Too Many Requests"},
-        {431, "Request Header Fields Too Large"},
-        {499, "Client Closed Request"},
-        {500, "Internal Server Error"},
-        {501, "Not Implemented"},
-        {502, "Bad Gateway"},
-        {503, "Service Unavailable"},
-        {504, "Gateway Timeout"},
-        {505, "HTTP Version Not Supported"},
-    };
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-        if (table[i].status == status)
-            return table[i].reason;
-    return status < 400 ? "OK" : "Error";
 }

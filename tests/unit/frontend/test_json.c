@@ -355,6 +355,28 @@ static void compare(const char *s, size_t len, unsigned *both)
     free(keep);
 }
 
+Test(json, short_decimals_are_what_strtod_says)
+{
+    for (int i = 0; i < 200000; i++) {
+        char s[40];
+        int digits = 1 + (int)rnd(15), before = 1 + (int)rnd((uint32_t)digits);
+        int n = snprintf(s, sizeof(s), "[%s%d", rnd(2) ? "-" : "", (int)rnd(9) + 1);
+        for (int k = 1; k < digits; k++) {
+            if (k == before)
+                s[n++] = '.';
+            s[n++] = (char)('0' + rnd(10));
+        }
+        s[n++] = ']';
+        s[n] = '\0';
+        struct tr_json_fault f;
+        struct tr_json_doc *d = tr_json_parse(s, (size_t)n, &f);
+        double x;
+        cr_assert(d && tr_json_f64(tr_json_root(d) + 1, &x) == 0);
+        cr_assert(x == strtod(s + 1, NULL), "%s", s);
+        tr_json_free(d);
+    }
+}
+
 Test(json, agrees_with_jansson_on_mutated_texts)
 {
     unsigned both = 0;

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/http_priv.h - what http.c and http_field.c share: characters and slices. */
+#ifndef TR_FRONTEND_HTTP_PRIV_H
+#define TR_FRONTEND_HTTP_PRIV_H
+
+#include "frontend/http.h"
+
+#include <string.h>
+#include <strings.h>
+
+static inline bool is_digit(unsigned char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static inline int hex(unsigned char c)
+{
+    if (is_digit(c))
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static inline bool is_space(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static inline struct tr_slice trim(struct tr_slice s)
+{
+    while (s.len && is_space(s.p[0]))
+        s.p++, s.len--;
+    while (s.len && is_space(s.p[s.len - 1]))
+        s.len--;
+    return s;
+}
+
+static inline bool same(struct tr_slice s, const char *word)
+{
+    return s.len == strlen(word) && strncasecmp(s.p, word, s.len) == 0;
+}
+
+static inline struct tr_slice slice_of(const struct tr_http *h, uint32_t off, uint32_t len)
+{
+    return (struct tr_slice){h->head + off, len};
+}
+
+#endif
