@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Promise P10 at the level of logits: the bytes of a row do not depend on what it was computed
+ * with.  Tiny models with random weights; tests/golden does the same on a real one. */
+#include "engine/forward.h"
+
+#include "testlib/gguf_write.h"
+#include "testrig/model_rig.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_SEQS = 5, N_TOKENS = 300, N_VOCAB = 100, MAX_ROWS = 320 };
+
+/* Token of a sequence at a position. */
+static uint32_t token(uint32_t seq, uint32_t pos)
+{
+    return (pos * 31 + seq * 17 + pos * pos % 7) % N_VOCAB;
+}
+
+/* Sequences have different lengths, some beyond one partition of attention. */
+static uint32_t seq_len(uint32_t seq)
+{
+    return N_TOKENS - seq * 57;
+}
+
+struct model_file {
+    uint8_t *bytes;
+    size_t len;
+};
+
+static struct model_file tiny(enum tr_tensor_type type, enum tr_tensor_type embd)
+{
+    struct model_file f;
+    struct tr_gw *w = tr_gw_new(3);
+    tr_gw_llama(w, &(struct tr_gw_llama){.type = type,
+                                         .embd_type = embd,
+                                         .n_head = 4,
+                                         .n_embd = 128,
+                                         .n_head_kv = 2,
+                                         .n_ctx = 512,
+                                         .seed = 7});
+    f.bytes = tr_gw_finish(w, &f.len);
+    return f;
+}
+
+static struct tr_rig *rig(const struct model_file *f, enum tr_ops_math math, enum tr_kv_type kv,
+                          uint32_t n_threads, uint64_t seed)
+{
+    return tr_rig_open(&(struct tr_rig_config){.bytes = f->bytes,
+                                               .len = f->len,
+                                               .math = math,
+                                               .level = TR_CPU_AVX512,
+                                               .kv_type = kv,
+                                               .n_threads = n_threads,
+                                               .n_seqs = N_SEQS,
+                                               .max_rows = MAX_ROWS,
+                                               .seed = seed});
+}
+
+/* [N_SEQS, N_TOKENS, N_VOCAB], each sequence in one prefill of its own. */
+static float *reference(struct tr_rig *r)
+{
+    float *ref = calloc((size_t)N_SEQS * N_TOKENS * N_VOCAB, sizeof(float));
+    cr_assert(ne(ptr, ref, NULL));
+    for (uint32_t s = 0; s < N_SEQS; s++) {
+        for (uint32_t i = 0; i < seq_len(s); i++)
+            tr_rig_add(r, s, token(s, i), true);
+        tr_rig_run(r);
+        memcpy(ref + (size_t)s * N_TOKENS * N_VOCAB, r->logits,
+               (size_t)seq_len(s) * N_VOCAB * sizeof(float));
+    }
+    return ref;
+}
+
+static void check_finite(const float *ref)
+{
+    float lo = INFINITY, hi = -INFINITY;
+    for (size_t i = 0; i < (size_t)N_TOKENS * N_VOCAB; i++) {
+        lo = fminf(lo, ref[i]);
+        hi = fmaxf(hi, ref[i]);
+        cr_assert(isfinite(ref[i]));
+    }
+    cr_expect(hi - lo > 0.1f, "logits do not vary: the test would prove nothing");
+}
+
+struct wanted {
+    uint32_t seq, pos, out;
+};
+
+static void compare(const struct tr_rig *r, const float *ref, const struct wanted *w, uint32_t n,
+                    const char *what)
+{
+    for (uint32_t i = 0; i < n; i++)
+        cr_assert(memcmp(r->logits + (size_t)w[i].out * N_VOCAB,
+                         ref + ((size_t)w[i].seq * N_TOKENS + w[i].pos) * N_VOCAB,
+                         N_VOCAB * sizeof(float)) == 0,
+                  "%s: sequence %u position %u differs", what, w[i].seq, w[i].pos);
+}
+
+/* One step: a random subset of the sequences in random order, each with a random chunk, some rows
+ * with logits, in random order of the logits. */
+static void random_step(struct tr_rig *r, const float *ref, uint32_t chunk_max, const char *what)
+{
+    static struct wanted w[MAX_ROWS];
+    uint32_t n = 0, first = tr_rig_random(r, N_SEQS), stride = 1 + tr_rig_random(r, N_SEQS - 1);
+    for (uint32_t k = 0; k < N_SEQS; k++) {
+        uint32_t s = (first + k * stride) % N_SEQS; /* N_SEQS is prime: each once */
+        uint32_t chunk = tr_rig_random(r, chunk_max + 1);
+        for (; chunk && r->len[s] < seq_len(s) && r->n_rows < MAX_ROWS; chunk--) {
+            bool out = tr_rig_random(r, 3) != 0;
+            uint32_t pos = r->len[s], o = tr_rig_add(r, s, token(s, pos), out);
+            if (out)
+                w[n++] = (struct wanted){s, pos, o};
+        }
+    }
+    if (!r->n_rows)
+        return;
+    for (uint32_t i = n; i > 1; i--) { /* permute which row of the logits each fills */
+        uint32_t j = tr_rig_random(r, i), t = w[i - 1].out;
+        w[i - 1].out = w[j].out;
+        w[j].out = t;
+    }
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < r->n_rows; i++)
+        if (r->rows[i].out != TR_NO_LOGITS)
+            r->rows[i].out = w[k++].out;
+    tr_rig_run(r);
+    compare(r, ref, w, n, what);
+}
+
+static bool all_done(const struct tr_rig *r)
+{
+    for (uint32_t s = 0; s < N_SEQS; s++)
+        if (r->len[s] < seq_len(s))
+            return false;
+    return true;
+}
+
+static void p10(enum tr_tensor_type type, enum tr_ops_math math, enum tr_kv_type kv)
+{
+    char what[96], buf[24];
+    snprintf(what, sizeof(what), "%s math %d kv %d", tr_tensor_type_name(type, buf), (int)math,
+             (int)kv);
+    struct model_file f = tiny(type, TR_T_Q8_0);
+    struct tr_rig *a = rig(&f, math, kv, 1, 1);
+    float *ref = reference(a);
+    check_finite(ref);
+    for (uint32_t chunk_max = 1; chunk_max <= 90; chunk_max = chunk_max * 4 + 1) {
+        struct tr_rig *b = rig(&f, math, kv, 1 + chunk_max % 2, 100 + chunk_max);
+        while (!all_done(b))
+            random_step(b, ref, chunk_max, what);
+        tr_rig_close(b);
+    }
+    free(ref);
+    tr_rig_close(a);
+    free(f.bytes);
+}
+
+Test(forward, int8_rows_do_not_depend_on_their_company)
+{
+    p10(TR_T_Q8_0, TR_OPS_INT8, TR_KV_F16);
+    p10(TR_T_Q4_0, TR_OPS_INT8, TR_KV_Q8_0);
+    p10(TR_T_Q4_1, TR_OPS_INT8, TR_KV_F32);
+    p10(TR_T_Q4_1, TR_OPS_INT8, TR_KV_F16);
+}
+
+Test(forward, float_weights_in_int8_mode_do_not_depend_on_their_company)
+{
+    p10(TR_T_F32, TR_OPS_INT8, TR_KV_F16);
+    p10(TR_T_F16, TR_OPS_INT8, TR_KV_Q8_0);
+    p10(TR_T_BF16, TR_OPS_INT8, TR_KV_F16);
+}
+
+Test(forward, f32_rows_do_not_depend_on_their_company)
+{
+    p10(TR_T_Q4_1, TR_OPS_F32, TR_KV_F32);
+    p10(TR_T_Q8_0, TR_OPS_F32, TR_KV_F16);
+    p10(TR_T_F16, TR_OPS_F32, TR_KV_Q8_0);
+}
+
+/* The plain C level is slow: one sequence, long enough for two partitions of attention only once
+ * per KV type. */
+static void levels(enum tr_tensor_type type, enum tr_kv_type kv, uint32_t n)
+{
+    static float want[N_TOKENS * N_VOCAB];
+    struct model_file f = tiny(type, type);
+    for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
+        struct tr_rig *r = tr_rig_open(&(struct tr_rig_config){.bytes = f.bytes,
+                                                               .len = f.len,
+                                                               .level = (enum tr_cpu_level)level,
+                                                               .kv_type = kv,
+                                                               .n_threads = 1,
+                                                               .n_seqs = 1,
+                                                               .max_rows = N_TOKENS});
+        for (uint32_t i = 0; i < n; i++)
+            tr_rig_add(r, 0, token(0, i), true);
+        tr_rig_run(r);
+        if (level == TR_CPU_GENERIC)
+            memcpy(want, r->logits, n * N_VOCAB * sizeof(float));
+        cr_expect(memcmp(want, r->logits, n * N_VOCAB * sizeof(float)) == 0,
+                  "type %d kv %d level %d", (int)type, (int)kv, level);
+        tr_rig_close(r);
+    }
+    free(f.bytes);
+}
+
+Test(forward, instruction_levels_agree_bit_for_bit)
+{
+    levels(TR_T_Q8_0, TR_KV_F16, 270);
+    levels(TR_T_Q4_0, TR_KV_Q8_0, 270);
+    levels(TR_T_Q4_1, TR_KV_F32, 270);
+    levels(TR_T_F16, TR_KV_F16, 40);
+    levels(TR_T_BF16, TR_KV_F16, 40);
+    levels(TR_T_F32, TR_KV_F16, 40);
+}
+
+/* A sequence that starts again in blocks that hold an older one sees nothing of it. */
+Test(forward, old_contents_of_blocks_do_not_show)
+{
+    struct model_file f = tiny(TR_T_Q8_0, TR_T_Q8_0);
+    struct tr_rig *r = rig(&f, TR_OPS_INT8, TR_KV_F16, 1, 3);
+    uint32_t ids[40];
+    for (uint32_t i = 0; i < 40; i++)
+        ids[i] = token(0, i);
+    float first[N_VOCAB];
+    memcpy(first, tr_rig_prefill(r, 0, ids, 40), sizeof(first));
+    tr_rig_reset(r, 0);
+    for (uint32_t i = 0; i < 300; i++)
+        tr_rig_add(r, 0, token(3, i), false);
+    tr_rig_run(r);
+    tr_rig_reset(r, 0);
+    cr_expect(memcmp(first, tr_rig_prefill(r, 0, ids, 40), sizeof(first)) == 0);
+    tr_rig_close(r);
+    free(f.bytes);
+}
+
+/* Two sequences that share the blocks of a common beginning get what one alone gets. */
+Test(forward, shared_blocks_give_the_same_rows)
+{
+    struct model_file f = tiny(TR_T_Q8_0, TR_T_Q8_0);
+    struct tr_rig *r = rig(&f, TR_OPS_INT8, TR_KV_F16, 1, 4);
+    uint32_t common = 2 * TR_KV_BLOCK;
+    for (uint32_t i = 0; i < common + 20; i++)
+        tr_rig_add(r, 0, token(0, i), false);
+    tr_rig_run(r);
+    uint32_t o = tr_rig_add(r, 0, 9, true);
+    tr_rig_run(r);
+    float want[N_VOCAB];
+    memcpy(want, r->logits + (size_t)o * N_VOCAB, sizeof(want));
+
+    uint32_t *mine = r->blocks + r->tables[0].n_blocks; /* the table of sequence 1 */
+    memcpy(mine, r->blocks, 2 * sizeof(*mine));
+    r->len[1] = common;
+    for (uint32_t i = common; i < common + 20; i++)
+        tr_rig_add(r, 1, token(0, i), false);
+    o = tr_rig_add(r, 1, 9, true);
+    tr_rig_run(r);
+    cr_expect(memcmp(want, r->logits + (size_t)o * N_VOCAB, sizeof(want)) == 0);
+    tr_rig_close(r);
+    free(f.bytes);
+}
