@@ -200,8 +200,11 @@ int tr_scripted_http_port(const struct tr_scripted_http *s)
     return s->port;
 }
 
-const char *tr_scripted_http_body(const struct tr_scripted_http *s)
+const char *tr_scripted_http_body(struct tr_scripted_http *s)
 {
+    /* What the connection's thread wrote before it unlocked is seen from here on. */
+    pthread_mutex_lock(&s->lock);
+    pthread_mutex_unlock(&s->lock);
     return s->body;
 }
 

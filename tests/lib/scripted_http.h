@@ -37,7 +37,7 @@ struct tr_scripted_http *tr_scripted_http_start(const struct tr_script *scripts,
 int tr_scripted_http_port(const struct tr_scripted_http *s);
 
 /* Body of the last POST, NUL-ended, cut at 64 KiB; borrowed until the next POST. */
-const char *tr_scripted_http_body(const struct tr_scripted_http *s);
+const char *tr_scripted_http_body(struct tr_scripted_http *s);
 
 /* Waits for all connections to end and frees. */
 void tr_scripted_http_stop(struct tr_scripted_http *s);
