@@ -8,5 +8,8 @@ tr_unit_test(frontend sse)
 tr_unit_test(frontend http ${HTTP_PARSER_LIBRARY})
 tr_unit_test(frontend conn PkgConfig::EVENT)
 
+tr_unit_test(frontend params testfe)
+tr_unit_test(frontend stream testfe)
+
 tr_fuzz(json frontend)
 tr_fuzz(http frontend)

@@ -1,0 +1,799 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a client receives, byte for byte, and what the engine is told, for every way a request can
+ * go.  The engine is a script; ids of the sim vocabulary below 256 are bytes. */
+#include "testfe/frontend_rig.h"
+
+#include "base/clock.h"
+#include "base/sim_vocab.h"
+#include "frontend/stream.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PROMPT(extra) "{\"model\":\"sim\",\"prompt\":\"x\"" extra "}"
+#define CHAT(extra)                                                                                \
+    "{\"model\":\"sim\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]" extra "}"
+
+static struct tr_rig rig;
+
+static void start(void)
+{
+    tr_rig_defaults(&rig);
+    tr_rig_start(&rig, 32, false);
+}
+
+static void stop(void)
+{
+    tr_rig_stop(&rig);
+}
+
+TestSuite(stream, .init = start, .fini = stop);
+TestSuite(stream_clock, .fini = stop); /* these choose their own configuration */
+
+static struct tr_rig_client *post(const char *path, const char *json)
+{
+    struct tr_rig_client *c = tr_rig_connect(&rig, 0);
+
+    tr_rig_send(c, "POST", path, NULL, json);
+    tr_rig_run(&rig);
+    tr_rig_read(c);
+    return c;
+}
+
+static uint32_t slot_of(uint32_t k)
+{
+    uint32_t slot = tr_sengine_slot(&rig.engine, k);
+
+    cr_assert(slot != UINT32_MAX, "request %u was not admitted", k);
+    return slot;
+}
+
+static void receive(struct tr_rig_client *c)
+{
+    tr_rig_run(&rig);
+    tr_rig_read(c);
+}
+
+/* Ids and times differ from run to run: what follows "key": is made `#`. */
+static const char *mask(const char *in)
+{
+    static char out[TR_RIG_BYTES + 1];
+    static const char *const keys[] = {
+        "\"id\":", "\"created\":", "\"stream_id\":", "\"request_id\":", "id: "};
+    size_t n = 0;
+
+    while (*in) {
+        bool hit = false;
+        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]) && !hit; k++) {
+            size_t len = strlen(keys[k]);
+            if (strncmp(in, keys[k], len) != 0)
+                continue;
+            memcpy(out + n, keys[k], len);
+            n += len;
+            in += len;
+            in += strcspn(in, ",}\n");
+            out[n++] = '#';
+            hit = true;
+        }
+        if (!hit)
+            out[n++] = *in++;
+    }
+    out[n] = 0;
+    return out;
+}
+
+static unsigned count(const char *text, const char *what)
+{
+    unsigned n = 0;
+
+    for (const char *p = text; (p = strstr(p, what)); p += strlen(what))
+        n++;
+    return n;
+}
+
+/* The contents of all "key":"..." joined; no escapes in these tests. */
+static const char *joined(const char *body, const char *key)
+{
+    static char out[TR_RIG_BYTES];
+    size_t n = 0;
+    char start_of[32];
+
+    snprintf(start_of, sizeof(start_of), "\"%s\":\"", key);
+    for (const char *p = body; (p = strstr(p, start_of));) {
+        p += strlen(start_of);
+        size_t len = strcspn(p, "\"");
+        memcpy(out + n, p, len);
+        n += len;
+    }
+    out[n] = 0;
+    return out;
+}
+
+#define HEAD "data: {\"id\":#,\"object\":\"chat.completion.chunk\",\"created\":#,\"model\":\"sim\","
+#define CHOICE(delta, finish)                                                                      \
+    HEAD "\"choices\":[{\"index\":0,\"delta\":" delta                                              \
+         ",\"logprobs\":null,\"finish_reason\":" finish "}],\"usage\":null}\n\n"
+
+static const char *const chat_chunks[] = {
+    CHOICE("{\"role\":\"assistant\",\"content\":\"\"}", "null"),
+    CHOICE("{\"content\":\"a\"}", "null"),
+    CHOICE("{\"content\":\"b\"}", "null"),
+    CHOICE("{}", "\"stop\""),
+    HEAD
+    "\"choices\":[],\"usage\":{\"prompt_tokens\":20,\"completion_tokens\":3,\"total_tokens\":23,"
+    "\"prompt_tokens_details\":{\"cached_tokens\":0}}}\n\n",
+    "data: [DONE]\n\n",
+};
+
+Test(stream, chat_events_in_order_byte_for_byte)
+{
+    struct tr_rig_client *c =
+        post("/v1/chat/completions",
+             CHAT(",\"stream\":true,\"stream_options\":{\"include_usage\":true}"));
+    uint32_t slot = slot_of(0), eos = TR_SIM_IM_END;
+
+    cr_expect(strstr(c->buf, "HTTP/1.1 200 OK\r\n"), "headers at admission: %s", c->buf);
+    cr_expect(strstr(c->buf, "Content-Type: text/event-stream"));
+    cr_expect(strstr(c->buf, "X-Accel-Buffering: no\r\n"));
+    cr_expect_str_eq(tr_rig_body(c), "");
+    tr_sengine_text(&rig.engine, slot, "ab");
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "data: ") == 3, "a token is an event: %s", tr_rig_body(c));
+    tr_sengine_say(&rig.engine, slot, &eos, 1);
+    tr_sengine_end(&rig.engine, slot, TR_COMPLETED, TR_FINISH_EOG, TR_OK);
+    receive(c);
+    const char *got = mask(tr_rig_body(c));
+    for (size_t i = 0; i < sizeof(chat_chunks) / sizeof(chat_chunks[0]); i++) {
+        size_t len = strlen(chat_chunks[i]);
+        cr_assert(strncmp(got, chat_chunks[i], len) == 0, "chunk %zu: %s", i, got);
+        got += len;
+    }
+    cr_expect_str_eq(got, "");
+    cr_expect(strstr(c->buf, "\r\n0\r\n\r\n"), "the chunked end");
+    receive(c);
+    cr_expect(rig.engine.n_released == 1);
+    cr_expect(rig.fe.n_streams == 0);
+    tr_rig_close(c, false);
+}
+
+Test(stream, completions_streamed_and_whole_are_the_same_text)
+{
+    const char *whole = NULL;
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+
+    tr_sengine_text(&rig.engine, slot_of(0), "hello");
+    tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), "hello");
+    cr_expect(count(tr_rig_body(c), "\"finish_reason\":\"length\"") == 1);
+    cr_expect(count(tr_rig_body(c), "\"usage\"") == 0, "no usage unasked");
+    tr_rig_close(c, false);
+
+    c = post("/v1/completions", PROMPT(""));
+    cr_expect_str_eq(c->buf, "", "no head before the answer");
+    tr_sengine_text(&rig.engine, slot_of(1), "hello");
+    tr_sengine_end(&rig.engine, slot_of(1), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    whole = mask(tr_rig_body(c));
+    cr_expect_str_eq(whole,
+                     "{\"id\":#,\"object\":\"text_completion\",\"created\":#,\"model\":\"sim\","
+                     "\"choices\":[{\"index\":0,\"text\":\"hello\",\"logprobs\":null,"
+                     "\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":1,"
+                     "\"completion_tokens\":5,\"total_tokens\":6,\"prompt_tokens_details\":"
+                     "{\"cached_tokens\":0}}}");
+    tr_rig_close(c, false);
+}
+
+Test(stream, end_of_turn_as_the_first_token_is_an_empty_answer)
+{
+    uint32_t eos = TR_SIM_IM_END;
+    struct tr_rig_client *c = post("/v1/chat/completions", CHAT(",\"stream\":true"));
+
+    tr_sengine_say(&rig.engine, slot_of(0), &eos, 1);
+    tr_sengine_end(&rig.engine, slot_of(0), TR_COMPLETED, TR_FINISH_EOG, TR_OK);
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "\"role\":\"assistant\"") == 1, "%s", tr_rig_body(c));
+    cr_expect(count(tr_rig_body(c), "\"finish_reason\":\"stop\"") == 1);
+    cr_expect_str_eq(joined(tr_rig_body(c), "content"), "");
+    cr_expect(count(tr_rig_body(c), "[DONE]") == 1);
+    tr_rig_close(c, false);
+}
+
+Test(stream, stop_string_is_never_shown_and_is_reported_at_once)
+{
+    static const char *const paths[] = {"/v1/completions", "/v1/chat/completions"};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        const char *json = i ? CHAT(",\"stream\":true,\"stop\":[\"baba\"]")
+                             : PROMPT(",\"stream\":true,\"stop\":[\"baba\"]");
+        struct tr_rig_client *c = post(paths[i], json);
+        uint32_t slot = slot_of(i);
+
+        tr_sengine_text(&rig.engine, slot, "aba");
+        receive(c);
+        cr_expect(!strstr(joined(tr_rig_body(c), i ? "content" : "text"), "b"));
+        tr_sengine_text(&rig.engine, slot, "babab");
+        tr_rig_run(&rig);
+        cr_expect(rig.engine.slot[slot].finish_at, "the engine was told");
+        receive(c);
+        cr_expect_str_eq(joined(tr_rig_body(c), i ? "content" : "text"), "a");
+        cr_expect(count(tr_rig_body(c), "\"finish_reason\":\"stop\"") == 1);
+        cr_expect(tr_ring_at(&rig.shm, slot)->finish_index == 5, "counted up to its last token");
+        tr_rig_close(c, false);
+    }
+}
+
+Test(stream, halves_of_characters_wait)
+{
+    static const uint32_t euro[] = {0xe2, 0x82, 0xac};
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+    uint32_t slot = slot_of(0);
+
+    tr_sengine_say(&rig.engine, slot, euro, 2);
+    receive(c);
+    cr_expect_str_eq(tr_rig_body(c), "");
+    tr_sengine_say(&rig.engine, slot, euro + 2, 1);
+    tr_sengine_say(&rig.engine, slot, euro, 1);
+    tr_sengine_end(&rig.engine, slot, TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), "\u20ac\ufffd", "cut inside a character");
+    tr_rig_close(c, false);
+}
+
+Test(stream, choices_have_their_own_index_and_one_finish_each)
+{
+    struct tr_rig_client *c =
+        post("/v1/completions", "{\"model\":\"sim\",\"prompt\":[\"x\",\"yz\"],\"n\":2,"
+                                "\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    const char *body;
+
+    cr_assert(rig.engine.n_order == 4);
+    for (uint32_t k = 0; k < 4; k++) {
+        const struct tr_ring *r = tr_ring_at(&rig.shm, slot_of(k));
+        cr_expect(r->group_n == 4 && r->group_k == k && r->group_lead == slot_of(0));
+        cr_expect(r->params.choice == k % 2 && r->prompt_len == (k < 2 ? 1 : 2));
+        cr_expect(r->group_bill_prompt == (k % 2 == 0));
+        tr_sengine_text(&rig.engine, slot_of(k), (const char *[]){"a", "b", "c", "d"}[k]);
+    }
+    tr_sengine_end(&rig.engine, slot_of(2), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "\"finish_reason\":\"length\"") == 1, "ends when it ends");
+    for (uint32_t k = 0; k < 4; k++)
+        if (k != 2)
+            tr_sengine_end(&rig.engine, slot_of(k), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    body = tr_rig_body(c);
+    cr_expect(count(body, "\"finish_reason\":\"length\"") == 4);
+    for (uint32_t k = 0; k < 4; k++) {
+        char want[64];
+        snprintf(want, sizeof(want), "\"index\":%u,\"text\":\"%c\"", k, 'a' + (int)k);
+        cr_expect(count(body, want) == 1, "%s in %s", want, body);
+    }
+    cr_expect(strstr(body, "\"prompt_tokens\":3,\"completion_tokens\":4,"), "%s", body);
+    cr_expect(rig.engine.n_released == 4);
+    tr_rig_close(c, false);
+}
+
+Test(stream, a_closed_connection_cancels_every_choice_at_once)
+{
+    for (int reset = 0; reset < 2; reset++) {
+        struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true,\"n\":2"));
+        uint32_t first = rig.engine.n_order - 2;
+
+        tr_sengine_text(&rig.engine, slot_of(first), "a");
+        receive(c);
+        tr_rig_close(c, reset);
+        /* A FIN alone may come from a client that still reads: the probe and the next token find
+         * out. */
+        for (int i = 0; i < 5; i++) {
+            tr_rig_run(&rig);
+            usleep(2000);
+        }
+        for (uint32_t k = 0; k < 2; k++) {
+            const struct tr_sslot *s = &rig.engine.slot[slot_of(first + k)];
+            cr_expect(s->cancelled == TR_ERR_CLIENT_GONE && s->released, "reset %d, choice %u",
+                      reset, k);
+            cr_expect(s->disconnect_ns != 0);
+        }
+        cr_expect(rig.fe.n_streams == 0);
+    }
+}
+
+Test(stream, a_closed_connection_cancels_an_answer_that_is_not_streamed)
+{
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(""));
+
+    tr_rig_close(c, false);
+    tr_rig_run(&rig);
+    cr_expect(rig.engine.slot[slot_of(0)].cancelled == TR_ERR_CLIENT_GONE);
+}
+
+Test(stream, a_half_closed_client_keeps_its_stream)
+{
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+
+    shutdown(c->fd, SHUT_WR);
+    for (int i = 0; i < 5; i++) {
+        receive(c);
+        usleep(2000);
+    }
+    cr_expect(count(tr_rig_body(c), ": keepalive\n\n") == 1, "a probe: %s", tr_rig_body(c));
+    tr_sengine_text(&rig.engine, slot_of(0), "abc");
+    tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), "abc");
+    cr_expect(strstr(tr_rig_body(c), "data: [DONE]\n\n"));
+    tr_rig_close(c, false);
+}
+
+Test(stream, errors_after_admission_are_in_the_stream)
+{
+    struct tr_rig_client *c =
+        post("/v1/chat/completions",
+             CHAT(",\"stream\":true,\"stream_options\":{\"include_usage\":true}"));
+    const char *body;
+
+    tr_sengine_text(&rig.engine, slot_of(0), "a");
+    tr_sengine_end(&rig.engine, slot_of(0), TR_ERROR, TR_FINISH_NONE, TR_ERR_ENGINE_LOST);
+    receive(c);
+    body = tr_rig_body(c);
+    cr_expect(count(body, "\"code\":\"engine_lost\"") == 1, "%s", body);
+    cr_expect(count(body, "\"finish_reason\":\"") == 0);
+    cr_expect(count(body, "prompt_tokens") == 0);
+    cr_expect(strstr(body, "}}\n\ndata: [DONE]\n\n"));
+    tr_rig_close(c, false);
+
+    c = post("/v1/chat/completions", CHAT(""));
+    tr_sengine_end(&rig.engine, slot_of(1), TR_ERROR, TR_FINISH_NONE, TR_ERR_ENGINE_LOST);
+    receive(c);
+    cr_expect(strstr(c->buf, "HTTP/1.1 503 ") && strstr(c->buf, "Retry-After: 1"), "%s", c->buf);
+    tr_rig_close(c, false);
+}
+
+Test(stream, one_failed_choice_ends_the_others)
+{
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true,\"n\":2"));
+
+    tr_sengine_end(&rig.engine, slot_of(0), TR_ERROR, TR_FINISH_NONE, TR_ERR_INTERNAL);
+    receive(c);
+    cr_expect(rig.engine.slot[slot_of(1)].cancelled == TR_ERR_INTERNAL);
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "\"error\"") == 1, "%s", tr_rig_body(c));
+    tr_rig_close(c, false);
+}
+
+Test(stream, native_events_are_numbered_and_name_their_end)
+{
+    struct tr_rig_client *c = post("/v1/streams", PROMPT(""));
+    uint32_t slot = slot_of(0);
+
+    tr_sengine_state(&rig.engine, slot, TR_WAITING, 3, 0);
+    receive(c);
+    tr_sengine_state(&rig.engine, slot, TR_PREFILL, 0, 1);
+    receive(c);
+    tr_sengine_text(&rig.engine, slot, "ab");
+    tr_sengine_end(&rig.engine, slot, TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    const char *body = tr_rig_body(c);
+    static const char *const order[] = {
+        "event: response.started",       "event: response.queued",       "event: response.prefill",
+        ":1\nevent: output_text.delta",  ":2\nevent: output_text.delta", ":3\nevent: usage",
+        ":4\nevent: response.incomplete"};
+    const char *at = body;
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+        const char *p = strstr(at, order[i]);
+        cr_assert(p, "%s is missing, or out of order: %s", order[i], body);
+        at = p + 1;
+    }
+    cr_expect(strstr(body, "\"type\":\"response.queued\",\"position\":3}"));
+    cr_expect(strstr(body, "\"done\":1,\"total\":1}"));
+    cr_expect(strstr(body, "\"index\":0,\"text\":\"a\",\"tokens\":1}"));
+    cr_expect(count(body, "id: tr-") == 5, "lifecycle events have no number: %s", body);
+    tr_rig_close(c, false);
+}
+
+Test(stream, ndjson_by_accept)
+{
+    struct tr_rig_client *c = tr_rig_connect(&rig, 0);
+
+    tr_rig_send(c, "POST", "/v1/streams", "Accept: application/x-ndjson\r\n", PROMPT(""));
+    tr_rig_run(&rig);
+    tr_sengine_text(&rig.engine, slot_of(0), "a");
+    tr_sengine_end(&rig.engine, slot_of(0), TR_COMPLETED, TR_FINISH_STOP_ID, TR_OK);
+    receive(c);
+    const char *body = tr_rig_body(c);
+    cr_expect(strstr(c->buf, "ndjson"), "%s", c->buf);
+    cr_expect(count(body, "event:") == 0 && count(body, "data:") == 0, "%s", body);
+    cr_expect(strncmp(body, "{\"type\":\"response.started\",\"id\":\"tr-", 36) == 0, "%s", body);
+    tr_rig_close(c, false);
+}
+
+/* The stream id from a native stream's first event. */
+static void id_of(struct tr_rig_client *c, char id[64])
+{
+    const char *p = strstr(tr_rig_body(c), "\"stream_id\":\"");
+
+    cr_assert(p);
+    snprintf(id, 64, "%.*s", (int)strcspn(p + 13, "\""), p + 13);
+}
+
+Test(stream, delete_ends_a_stream_and_tells_its_last_token)
+{
+    struct tr_rig_client *c = post("/v1/streams", PROMPT(""));
+    char id[64], path[96];
+    const char *answer;
+
+    tr_sengine_text(&rig.engine, slot_of(0), "abc");
+    receive(c);
+    id_of(c, id);
+    snprintf(path, sizeof(path), "/v1/streams/%s", id);
+    cr_expect(tr_rig_ask(&rig, "DELETE", path, NULL, &answer) == 200, "%s", answer);
+    cr_expect(strstr(answer, "\"status\":\"cancelled\",\"reason\":\"cancelled\",\"last_token\":2"),
+              "%s", answer);
+    receive(c);
+    cr_expect(strstr(tr_rig_body(c), "\"reason\":\"cancelled\",\"last_token\":2}"), "%s",
+              tr_rig_body(c));
+    path[strlen(path) - 1] ^= 1; /* other random bits */
+    cr_expect(tr_rig_ask(&rig, "DELETE", path, NULL, &answer) == 404);
+    cr_expect(tr_rig_ask(&rig, "DELETE", "/v1/streams/nonsense", NULL, &answer) == 404);
+    cr_expect(tr_rig_ask(&rig, "GET", path, NULL, &answer) == 404);
+    tr_rig_close(c, false);
+}
+
+Test(stream, a_stream_of_another_frontend_is_cancelled_by_a_message)
+{
+    struct tr_rig_client *c = post("/v1/streams", PROMPT(""));
+    char id[64], path[96];
+    const char *answer;
+
+    id_of(c, id);
+    /* As if somebody else had it: this frontend no longer knows the name. */
+    rig.fe.streams->name.rand ^= 1;
+    snprintf(path, sizeof(path), "/v1/streams/%s", id);
+    cr_expect(tr_rig_ask(&rig, "DELETE", path, NULL, &answer) == 200, "%s", answer);
+    cr_expect(strstr(answer, "\"status\":\"cancelled\""), "%s", answer);
+    tr_rig_close(c, false);
+}
+
+Test(stream, nothing_open_is_503_at_once_also_while_the_engine_stands_still)
+{
+    const char *answer;
+
+    rig.engine.deaf = true;
+    for (int i = 0; i < 32; i++)
+        post("/v1/completions", PROMPT(",\"stream\":true"));
+    cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(""), &answer) == 503);
+    cr_expect(strstr(answer, "\"code\":\"engine_overloaded\""), "%s", answer);
+}
+
+Test(stream, a_group_gets_all_its_slots_or_none)
+{
+    const char *answer;
+
+    for (int i = 0; i < 3; i++)
+        post("/v1/completions", PROMPT(",\"stream\":true,\"n\":10"));
+    cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(",\"n\":3"), &answer) == 503);
+    post("/v1/completions", PROMPT(",\"stream\":true,\"n\":2"));
+    cr_expect(rig.engine.n_order == 32, "the refused group holds nothing");
+}
+
+Test(stream, engine_down_and_draining_refuse_and_health_tells)
+{
+    const char *answer;
+
+    cr_expect(tr_rig_ask(&rig, "GET", "/health", NULL, &answer) == 200);
+    tr_sengine_alive(&rig.engine, false);
+    cr_expect(tr_rig_ask(&rig, "GET", "/health", NULL, &answer) == 503);
+    cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(""), &answer) == 503);
+    cr_expect(strstr(answer, "engine_unavailable"), "%s", answer);
+    cr_expect(tr_rig_ask(&rig, "GET", "/livez", NULL, &answer) == 200);
+    tr_sengine_alive(&rig.engine, true);
+    tr_sengine_drain(&rig.engine, TR_DRAIN_GRACE);
+    cr_expect(tr_rig_ask(&rig, "GET", "/health", NULL, &answer) == 503);
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+    cr_expect(rig.engine.n_order == 1, "still accepting in the grace");
+    tr_sengine_drain(&rig.engine, TR_DRAIN_CLOSED);
+    cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(""), &answer) == 503);
+    cr_expect(strstr(answer, "\"code\":\"draining\""), "%s", answer);
+    tr_rig_close(c, false);
+}
+
+Test(stream, metrics_are_prometheus_text)
+{
+    const char *answer;
+
+    cr_expect(tr_rig_ask(&rig, "GET", "/metrics", NULL, &answer) == 200);
+    cr_expect(strstr(answer, "tokenring_info{version=\"0\",backend=\"sim\",model=\"sim\"} 1\n"));
+    cr_expect(count(answer, "# TYPE tokenring_kv_blocks gauge\n") == 1);
+    cr_expect(strstr(answer, "tokenring_queue_seconds_bucket{le=\"+Inf\"} 0\n"));
+    cr_expect(strstr(answer, "# TYPE tokenring_ledger_lag_seconds gauge\n"));
+}
+
+Test(stream, tokens_there_and_back)
+{
+    const char *answer;
+
+    cr_expect(tr_rig_ask(&rig, "POST", "/tokenize", "{\"prompt\":\"x\\u0000y\"}", &answer) == 200);
+    cr_expect_str_eq(answer, "{\"count\":3,\"max_model_len\":512,\"tokens\":[120,0,121],"
+                             "\"token_strs\":null}");
+    cr_expect(tr_rig_ask(&rig, "POST", "/detokenize", "{\"tokens\":[120,226,121]}", &answer) ==
+              200);
+    cr_expect_str_eq(answer, "{\"prompt\":\"x\ufffdy\"}");
+    cr_expect(tr_rig_ask(&rig, "POST", "/detokenize", "{\"tokens\":[-1]}", &answer) == 400);
+    cr_expect(tr_rig_ask(&rig, "POST", "/tokenize",
+                         "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}",
+                         &answer) == 200);
+    cr_expect(strstr(answer, "\"count\":20,"), "%s", answer);
+}
+
+/* ---- logprobs ---- */
+
+#define ENTRY                                                                                      \
+    "{\"token\":\"%c\",\"logprob\":-0.5,\"bytes\":[%d],\"top_logprobs\":["                         \
+    "{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97]}]}"
+
+Test(stream, logprobs_are_the_same_streamed_and_whole)
+{
+    char want[1024];
+    struct tr_rig_client *c =
+        post("/v1/chat/completions", CHAT(",\"stream\":true,\"logprobs\":true,\"top_logprobs\":1"));
+
+    tr_sengine_text(&rig.engine, slot_of(0), "xy");
+    tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    snprintf(want, sizeof(want),
+             "\"content\":\"x\"},\"logprobs\":{\"content\":[" ENTRY "],\"refusal\":null}", 'x',
+             'x');
+    cr_expect(strstr(tr_rig_body(c), want), "%s", tr_rig_body(c));
+    tr_rig_close(c, false);
+    c = post("/v1/chat/completions", CHAT(",\"logprobs\":true,\"top_logprobs\":1"));
+    tr_sengine_text(&rig.engine, slot_of(1), "xy");
+    tr_sengine_end(&rig.engine, slot_of(1), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    snprintf(want, sizeof(want),
+             "\"logprobs\":{\"content\":[" ENTRY "," ENTRY "],\"refusal\":null}", 'x', 'x', 'y',
+             'y');
+    cr_expect(strstr(tr_rig_body(c), want), "%s", tr_rig_body(c));
+    tr_rig_close(c, false);
+}
+
+Test(stream, logprobs_of_a_stop_string_are_not_shown)
+{
+    struct tr_rig_client *c =
+        post("/v1/completions", PROMPT(",\"stream\":true,\"logprobs\":0,\"stop\":\"bc\""));
+
+    tr_sengine_text(&rig.engine, slot_of(0), "abbc");
+    receive(c);
+    receive(c);
+    const char *body = tr_rig_body(c);
+    cr_expect_str_eq(joined(body, "text"), "ab");
+    cr_expect(count(body, "\"tokens\":[\"a\"]") == 1 && count(body, "\"tokens\":[\"b\"]") == 1,
+              "%s", body);
+    cr_expect(count(body, "\"token_logprobs\":[-0.5]") == 2, "%s", body);
+    cr_expect(strstr(body, "\"text_offset\":[1]"), "%s", body);
+    tr_rig_close(c, false);
+}
+
+Test(stream, echo_gives_the_prompt_and_its_logprobs)
+{
+    static const char *const want =
+        "\"text\":\"hiab\",\"logprobs\":{\"tokens\":[\"h\",\"i\",\"a\",\"b\"],"
+        "\"token_logprobs\":[null,-0.5,-0.5,-0.5],"
+        "\"top_logprobs\":[null,{\"a\":-0.5},{\"a\":-0.5},{\"a\":-0.5}],"
+        "\"text_offset\":[0,1,2,3]}";
+    struct tr_rig_client *c = post(
+        "/v1/completions", "{\"model\":\"sim\",\"prompt\":\"hi\",\"echo\":true,\"logprobs\":1}");
+
+    tr_sengine_echo(&rig.engine, slot_of(0), 0);
+    receive(c);
+    tr_sengine_text(&rig.engine, slot_of(0), "ab");
+    tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    cr_expect(strstr(tr_rig_body(c), want), "%s", tr_rig_body(c));
+    tr_rig_close(c, false);
+    c = post("/v1/completions",
+             "{\"model\":\"sim\",\"prompt\":\"hi\",\"echo\":true,\"stream\":true}");
+    tr_sengine_text(&rig.engine, slot_of(1), "ab");
+    tr_sengine_end(&rig.engine, slot_of(1), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), "hiab");
+    tr_rig_close(c, false);
+}
+
+Test(stream, an_answer_that_cannot_fit_is_refused_before_it_begins)
+{
+    rig.cfg.max_body = 4096;
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"logprobs\":20"));
+
+    cr_expect(strstr(c->buf, "HTTP/1.1 400 ") && strstr(c->buf, "\"param\":\"logprobs\""), "%s",
+              c->buf);
+    cr_expect(rig.engine.n_order == 0);
+    tr_rig_close(c, false);
+}
+
+/* ---- readers that do not read ---- */
+
+Test(stream, a_reader_that_does_not_read_stops_its_own_sequence_and_loses_nothing)
+{
+    struct tr_rig_client *c = tr_rig_connect(&rig, 4096);
+    static char want[512];
+    uint32_t said = 0;
+
+    tr_rig_send(c, "POST", "/v1/completions", NULL, PROMPT(",\"stream\":true,\"logprobs\":20"));
+    tr_rig_run(&rig);
+    uint32_t slot = slot_of(0);
+    /* About 1 KB an event; the engine parks by the window (here: it asks the cursors). */
+    for (int turn = 0; turn < 2000 && said < 480; turn++) {
+        uint64_t sent = atomic_load(&tr_cursor_at(&rig.shm, 0, slot)->sent);
+        cr_assert(sent <= said);
+        if (said - sent < rig.shm.config.window) {
+            uint32_t id = 'a' + said % 26;
+            said += tr_sengine_say(&rig.engine, slot, &id, 1);
+        }
+        tr_rig_run(&rig);
+    }
+    cr_assert(said < 480, "the window closed (%u said)", said);
+    cr_expect(tr_cursor_at(&rig.shm, 0, slot)->scanned == said, "scanned whatever the socket does");
+    cr_expect(tr_httpd_stats(rig.fe.httpd)->unsent_bytes < 2 * rig.cfg.stream_buffer + 4096);
+    for (int turn = 0; turn < 3000 && said < 480; turn++) {
+        uint64_t sent = atomic_load(&tr_cursor_at(&rig.shm, 0, slot)->sent);
+        if (said - sent < rig.shm.config.window) {
+            uint32_t id = 'a' + said % 26;
+            said += tr_sengine_say(&rig.engine, slot, &id, 1);
+        }
+        receive(c);
+    }
+    tr_sengine_end(&rig.engine, slot, TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    for (int turn = 0; turn < 200; turn++)
+        receive(c);
+    for (uint32_t i = 0; i < said; i++)
+        want[i] = (char)('a' + i % 26);
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), want);
+    cr_expect(count(tr_rig_body(c), "\"text\":") < said, "what waited was put together");
+    cr_expect(strstr(tr_rig_body(c), "data: [DONE]\n\n"));
+    tr_rig_close(c, false);
+}
+
+/* ---- clocks and the ledger ---- */
+
+Test(stream_clock, the_end_waits_for_the_ledger)
+{
+    tr_rig_defaults(&rig);
+    tr_rig_start(&rig, 32, true);
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+    struct tr_rig_client *w = post("/v1/completions", PROMPT(""));
+
+    for (uint32_t k = 0; k < 2; k++) {
+        tr_sengine_text(&rig.engine, slot_of(k), "ab");
+        tr_sengine_end(&rig.engine, slot_of(k), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    }
+    receive(c);
+    receive(w);
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), "ab", "tokens never wait");
+    cr_expect(count(tr_rig_body(c), "\"finish_reason\":\"length\"") == 0);
+    cr_expect(w->len == 0);
+    cr_expect(rig.engine.n_released == 0);
+    tr_sengine_durable(&rig.engine);
+    receive(c);
+    receive(w);
+    cr_expect(count(tr_rig_body(c), "\"finish_reason\":\"length\"") == 1);
+    cr_expect(strstr(w->buf, "\"text\":\"ab\""));
+    cr_expect(rig.fe.stat->value[TR_STAT_LEDGER_UNCONFIRMED] == 0);
+    cr_expect(rig.engine.n_released == 2);
+    tr_rig_close(c, false);
+    tr_rig_close(w, false);
+}
+
+Test(stream_clock, a_ledger_that_says_nothing_is_waited_for_so_long_and_counted)
+{
+    tr_rig_defaults(&rig);
+    rig.cfg.ledger_wait_ns = 20 * 1000000ull;
+    tr_rig_start(&rig, 32, true);
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+
+    tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "[DONE]") == 0);
+    tr_rig_run_ms(&rig, 40);
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "[DONE]") == 1);
+    cr_expect(rig.fe.stat->value[TR_STAT_LEDGER_UNCONFIRMED] == 1);
+    tr_rig_close(c, false);
+}
+
+Test(stream_clock, silence_is_kept_alive)
+{
+    tr_rig_defaults(&rig);
+    rig.cfg.heartbeat_ns = 100 * 1000000ull;
+    tr_rig_start(&rig, 32, false);
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+    struct tr_rig_client *n = post("/v1/streams", PROMPT(""));
+
+    tr_rig_run_ms(&rig, 350);
+    receive(c);
+    receive(n);
+    unsigned beats = count(tr_rig_body(c), ": keepalive\n\n");
+    cr_expect(beats >= 2 && beats <= 4, "%u: %s", beats, tr_rig_body(c));
+    cr_expect(count(tr_rig_body(n), ": keepalive\n") >= 2);
+    cr_expect(count(tr_rig_body(n), ": keepalive\n\n") == 0, "an id has been sent: no blank line");
+    tr_rig_close(c, false);
+    tr_rig_close(n, false);
+}
+
+Test(stream, a_deadline_ends_it_by_name)
+{
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true,\"timeout_s\":0.1"));
+    struct tr_rig_client *w = post("/v1/completions", PROMPT(",\"timeout_s\":0.1"));
+
+    tr_rig_run_ms(&rig, 250);
+    receive(c);
+    receive(w);
+    cr_expect(count(tr_rig_body(c), "\"code\":\"deadline_exceeded\"") == 1, "%s", tr_rig_body(c));
+    cr_expect(strstr(w->buf, "HTTP/1.1 504 "), "%s", w->buf);
+    cr_expect(rig.engine.slot[slot_of(0)].cancelled == TR_ERR_DEADLINE);
+    tr_rig_close(c, false);
+    tr_rig_close(w, false);
+}
+
+Test(stream, long_text_is_encoded_by_a_worker)
+{
+    static char json[70000];
+    char *p = json + sprintf(json, "{\"model\":\"sim\",\"max_tokens\":1,\"prompt\":\"");
+
+    memset(p, 'a', 60000);
+    strcpy(p + 60000, "\"}");
+    struct tr_rig_client *c = tr_rig_connect(&rig, 0);
+    tr_rig_send(c, "POST", "/v1/completions", NULL, json);
+    for (int i = 0; i < 200 && !strstr(c->buf, "context_length"); i++) {
+        receive(c);
+        usleep(1000);
+    }
+    cr_expect(strstr(c->buf, "HTTP/1.1 400 ") && strstr(c->buf, "60000"), "%.300s", c->buf);
+    tr_rig_close(c, false);
+}
+
+Test(stream, a_client_may_leave_while_a_worker_encodes)
+{
+    static char json[400000];
+    char *p = json + sprintf(json, "{\"model\":\"sim\",\"max_tokens\":1,\"prompt\":\"");
+
+    memset(p, 'a', 390000);
+    strcpy(p + 390000, "\"}");
+    for (int i = 0; i < 10; i++) {
+        struct tr_rig_client *c = tr_rig_connect(&rig, 0);
+        int one = 1 << 20;
+        setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &one, sizeof(one));
+        tr_rig_send(c, "POST", "/v1/completions", NULL, json);
+        if (i % 2)
+            tr_rig_run(&rig);
+        tr_rig_close(c, i % 3 == 0);
+    }
+    for (int i = 0; i < 300 && rig.fe.n_asks; i++)
+        tr_rig_run_ms(&rig, 5);
+    cr_expect(rig.fe.n_asks == 0);
+    cr_expect(rig.fe.n_streams == 0);
+}
+
+Test(stream, delivery_is_recorded_when_the_last_byte_is_acknowledged)
+{
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+    struct tr_delivery d;
+
+    tr_sengine_text(&rig.engine, slot_of(0), "abc");
+    tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    for (int i = 0; i < 100; i++) {
+        receive(c);
+        usleep(1000);
+    }
+    tr_role = TR_ROLE_LEDGER;
+    int rc = tr_delivery_pop(&rig.shm, 0, &d);
+    tr_role = TR_ROLE_FRONTEND;
+    cr_assert(rc == 0);
+    cr_expect(d.delivered_tokens == 3, "%u", d.delivered_tokens);
+    cr_expect(d.first_byte_ns && d.closed_ns >= d.first_byte_ns);
+    cr_expect(d.request_id[0]);
+    tr_rig_close(c, false);
+}
