@@ -211,8 +211,7 @@ static struct tr_jv *repeat(struct tr_jctx *c, struct tr_jv *v, int64_t times)
     if (v->type == TR_JV_STR) {
         struct tr_jbuf b;
         tr_jbuf_init(&b, c);
-        if (v->s.len)
-            tr_jbuf_fill(&b, v->s, times);
+        tr_jbuf_fill(&b, v->s, times);
         struct tr_jv *out = tr_jbuf_value(&b);
         if (out)
             out->s.markup = v->s.markup;

@@ -77,6 +77,14 @@ void tr_jbuf_puts(struct tr_jbuf *b, const char *s)
 
 void tr_jbuf_fill(struct tr_jbuf *b, struct tr_jstr fill, int64_t times)
 {
+    size_t all;
+    if (times <= 0 || !fill.len || b->bad)
+        return;
+    if (__builtin_mul_overflow((size_t)times, fill.len, &all) || all > b->c->lim.memory) {
+        tr_jfail(b->c, TR_JERR_LIMIT, "the template takes too much memory");
+        b->bad = true;
+        return;
+    }
     for (int64_t i = 0; i < times && !b->bad; i++)
         tr_jbuf_add_str(b, fill);
 }

@@ -217,7 +217,7 @@ static bool split_words(struct tr_jctx *c, struct tr_jstr s, int64_t max, struct
 {
     for (size_t i = skip(s, 0, true); i < s.len;) {
         if (max == 0)
-            return add_part(c, l, s, i, skip_back(s, s.len, true));
+            return add_part(c, l, s, i, s.len); /* blanks at its end included */
         size_t end = skip(s, i, false);
         if (!add_part(c, l, s, i, end))
             return false;
@@ -231,7 +231,7 @@ static bool rsplit_words(struct tr_jctx *c, struct tr_jstr s, int64_t max, struc
 {
     for (size_t i = skip_back(s, s.len, true); i > 0;) {
         if (max == 0) {
-            if (!add_part(c, l, s, skip(s, 0, true), i))
+            if (!add_part(c, l, s, 0, i))
                 return false;
             break;
         }

@@ -20,7 +20,7 @@ struct tr_jctx *tr_jctx_open(const struct tr_jlimits *limits)
     if (!c->lim.output)
         c->lim.output = (size_t)32 << 20;
     if (!c->lim.steps)
-        c->lim.steps = 50 * 1000 * 1000;
+        c->lim.steps = 20 * 1000 * 1000;
     if (!c->lim.depth)
         c->lim.depth = 500;
     tr_arena_init(&c->arena, c->lim.memory);

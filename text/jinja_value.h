@@ -28,7 +28,7 @@ struct tr_jv;
 struct tr_jlimits {
     size_t memory;  /* bytes of values, temporaries and output; default 256 MiB */
     size_t output;  /* bytes of rendered text; default 32 MiB */
-    uint64_t steps; /* evaluated nodes and touched bytes / 16; default 50 million */
+    uint64_t steps; /* evaluated nodes and touched bytes / 16; default 20 million */
     unsigned depth; /* nesting of evaluation, macros and data; default 500 */
 };
 

@@ -10,3 +10,7 @@ tr_fuzz(text_scan text)
 tr_fuzz(text_vocab text)
 
 tr_program_test(golden templates ${CMAKE_SOURCE_DIR}/tests/golden/templates.c text PkgConfig::JANSSON)
+foreach(noun jinja jinja_origin chat)
+  tr_unit_test(text ${noun})
+endforeach()
+tr_fuzz(jinja text)
