@@ -15,7 +15,10 @@ enum {
     TR_REQ_LOGPROBS = 1u << 1,      /* entries for output tokens in the logprob ring */
     TR_REQ_ECHO_LOGPROBS = 1u << 2, /* entries for prompt tokens 1.. too, before the first output */
     TR_REQ_IGNORE_EOS = 1u << 3,
-    TR_REQ_RESUMABLE = 1u << 4
+    TR_REQ_RESUMABLE = 1u << 4,
+    /* The frontend looks for stop strings: an end that the engine finds by itself waits until all
+     * tokens have been scanned, since a FINISH for an earlier one may be on its way. */
+    TR_REQ_STOP_STRINGS = 1u << 5
 };
 
 /* Sampling parameters, all explicit: a default has been replaced by its value. */

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine/admit.c - from a frontend's submission to a request in its ring.
+ *
+ * Everything in an area is input.  A request is copied first and then checked, once, in the copy;
+ * what is wrong ends it with bad_submission in its own slot.  A message whose slot the sender does
+ * not hold touches no ring at all: there is nobody to answer, so it is counted and dropped. */
+#include "engine/sched_priv.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <string.h>
+
+#define KNOWN_FLAGS                                                                                \
+    (TR_REQ_STREAM | TR_REQ_LOGPROBS | TR_REQ_ECHO_LOGPROBS | TR_REQ_IGNORE_EOS |                  \
+     TR_REQ_RESUMABLE | TR_REQ_STOP_STRINGS)
+
+/* ---- checks ---- */
+
+static bool in_range(double v, double lo, double hi)
+{
+    return v >= lo && v <= hi; /* false for NaN */
+}
+
+static bool good_params(const struct tr_params *p)
+{
+    return isfinite(p->temperature) && p->temperature >= 0 && in_range(p->top_p, 0, 1) &&
+           p->top_p > 0 && in_range(p->min_p, 0, 1) && in_range(p->presence_penalty, -2, 2) &&
+           in_range(p->frequency_penalty, -2, 2) && isfinite(p->repetition_penalty) &&
+           p->repetition_penalty > 0 && p->n_top <= TR_MAX_TOP &&
+           !(p->flags & ~(uint32_t)(KNOWN_FLAGS));
+}
+
+/* Copies printable ASCII up to a NUL; false and what was good so far for anything else. */
+static bool copy_text(char *out, const char *in, size_t cap)
+{
+    memset(out, 0, cap);
+    for (size_t i = 0; i < cap; i++) {
+        if (in[i] == '\0')
+            return true;
+        if (in[i] < 0x20 || in[i] > 0x7e || i + 1 == cap)
+            return false;
+        out[i] = in[i];
+    }
+    return false;
+}
+
+/* The prompt, copied and then checked in the copy. */
+static bool copy_prompt(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t len)
+{
+    uint32_t *ids = tr_ring_ids_rw(sc->s, slot);
+    memcpy(ids, tr_request_prompt_of(sc->s, area, slot), len * sizeof(*ids));
+    for (uint32_t i = 0; i < len; i++)
+        if (ids[i] >= sc->s->config.n_vocab)
+            return false;
+    return true;
+}
+
+static bool copy_extra(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t len)
+{
+    uint8_t *bytes = tr_ring_extra_rw(sc->s, slot);
+    memcpy(bytes, tr_request_extra_of(sc->s, area, slot), len);
+    return tr_extra_unpack(bytes, len, sc->s->config.n_vocab, &sc->extra[slot]) == 0;
+}
+
+/* ---- into the ring ---- */
+
+/* What was copied of a request that is then refused: the ring will not know how long it was. */
+static void wipe(struct tr_sched *sc, uint32_t slot, const struct tr_request *req)
+{
+    if (req->prompt_len <= sc->s->config.n_ctx)
+        memset(tr_ring_ids_rw(sc->s, slot), 0, req->prompt_len * sizeof(uint32_t));
+    if (req->extra_len <= TR_EXTRA_BYTES)
+        memset(tr_ring_extra_rw(sc->s, slot), 0, req->extra_len);
+}
+
+/* Fills the fixed part of the ring from `req`, a copy.  False if the request is malformed; the ring
+ * then tells a request without prompt, which is safe to account. */
+static bool fill_ring(struct tr_sched *sc, uint32_t area, uint32_t slot,
+                      const struct tr_request *req)
+{
+    struct tr_ring *r = tr_ring_at(sc->s, slot);
+    uint32_t n_ctx = sc->s->config.n_ctx;
+    bool ok = copy_text(r->request_id, req->request_id, sizeof(r->request_id));
+    ok &= copy_text(r->key, req->key, sizeof(r->key));
+    ok = ok && req->prompt_len >= 1 && req->prompt_len <= n_ctx &&
+         req->params.max_tokens <= n_ctx - req->prompt_len && req->extra_len <= TR_EXTRA_BYTES &&
+         good_params(&req->params) && copy_prompt(sc, area, slot, req->prompt_len) &&
+         (req->extra_len == 0 || copy_extra(sc, area, slot, req->extra_len));
+    if (!ok)
+        wipe(sc, slot, req);
+    r->owner_area = area;
+    r->owner_epoch = sc->epoch[area];
+    r->stream_rand = req->stream_rand;
+    r->arrival_ns = req->arrival_ns && req->arrival_ns < sc->now ? req->arrival_ns : sc->now;
+    r->group_n = req->group_n;
+    r->group_k = req->group_k;
+    r->group_lead = req->group_lead;
+    r->group_bill_prompt = ok && req->group_bill_prompt;
+    r->prompt_len = ok ? req->prompt_len : 0;
+    r->extra_len = ok ? req->extra_len : 0;
+    r->params = ok ? req->params : (struct tr_params){0};
+    atomic_store_explicit(&r->admitted_ns, sc->now, memory_order_relaxed);
+    return ok;
+}
+
+/* The scheduler's own record of a ring that has just been filled. */
+static void fill_seq(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t lead)
+{
+    struct tr_seq *q = &sc->seq[slot];
+    const struct tr_ring *r = tr_ring_at(sc->s, slot);
+    *q = (struct tr_seq){.slot = slot,
+                         .gen = q->gen,
+                         .use = q->use,
+                         .area = area,
+                         .epoch = sc->epoch[area],
+                         .order = ++sc->next_order,
+                         .prompt_len = r->prompt_len,
+                         .max_tokens = r->params.max_tokens,
+                         .flags = r->params.flags,
+                         .lead = lead,
+                         .group_next = TR_NO_SLOT};
+    if (!r->extra_len)
+        sc->extra[slot].n_bias = sc->extra[slot].n_stop = 0;
+}
+
+/* Appends the slot to its lead's group. */
+static void join(struct tr_sched *sc, uint32_t slot, uint32_t lead)
+{
+    uint32_t at = lead;
+    if (slot != lead) {
+        while (sc->seq[at].group_next != TR_NO_SLOT)
+            at = sc->seq[at].group_next;
+        sc->seq[at].group_next = slot;
+    }
+    sc->seq[lead].group_left++;
+}
+
+static void admit_slot(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t lead)
+{
+    fill_seq(sc, area, slot, lead);
+    join(sc, slot, lead);
+    tr_seq_move(sc->s, &sc->seq[slot], TR_WAITING);
+    tr_offer_take(sc, slot);
+    tr_sched_ring_bell(sc, area);
+    sc->progress = true;
+}
+
+static void end_as(struct tr_sched *sc, uint32_t slot, enum tr_err err)
+{
+    tr_settle_end(sc, &sc->seq[slot], (struct tr_end){.state = TR_ERROR, .err = err});
+}
+
+static void refuse(struct tr_sched *sc)
+{
+    tr_stat_add(sc->stat, TR_STAT_REFUSED_SUBMISSIONS, 1);
+    sc->progress = true;
+}
+
+/* The message names a slot this frontend holds, and the request in it says the same. */
+static bool take_copy(struct tr_sched *sc, uint32_t area, const struct tr_msg *m,
+                      struct tr_request *req)
+{
+    if (m->kind != TR_MSG_SUBMIT ||
+        !tr_offer_claimed_by(sc, m->slot, m->gen, area, sc->epoch[area]))
+        return false;
+    memcpy(req, tr_request_of(sc->s, area, m->slot), sizeof(*req));
+    return true;
+}
+
+/* A slot of the sender whose request, or group, makes no sense: a request of its own that ends. */
+static void admit_bad(struct tr_sched *sc, uint32_t area, uint32_t slot,
+                      const struct tr_request *from)
+{
+    struct tr_request req = *from;
+    req.group_n = 1;
+    req.group_k = 0;
+    req.group_lead = slot;
+    req.prompt_len = 0;
+    fill_ring(sc, area, slot, &req);
+    admit_slot(sc, area, slot, slot);
+    refuse(sc);
+    end_as(sc, slot, TR_ERR_BAD_SUBMISSION);
+}
+
+/* ---- groups ---- */
+
+static bool is_listed(const struct tr_msg *m, uint32_t n, uint32_t slot)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (m[i].slot == slot)
+            return true;
+    return false;
+}
+
+/* Whether m[0, n) are one group; copies of its requests are then in sc->reqs. */
+static bool is_group(struct tr_sched *sc, uint32_t area, const struct tr_msg *m, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        struct tr_request *req = &sc->reqs[k];
+        if (k > 0 && (is_listed(m, k, m[k].slot) || !take_copy(sc, area, &m[k], req)))
+            return false;
+        if (req->gen != m[k].gen || req->group_n != n || req->group_k != k ||
+            req->group_lead != m[0].slot)
+            return false;
+    }
+    return true;
+}
+
+/* Echoed logprobs: entry 0 tells about a token that nothing came before (shm/lpring.h, I3).  No
+ * room in an empty ring means that the reader's count is nonsense. */
+static bool push_first_lp(struct tr_sched *sc, const struct tr_seq *q)
+{
+    struct tr_lp none = {.id = tr_ring_ids(sc->s, q->slot)[0]};
+    return !(q->flags & TR_REQ_ECHO_LOGPROBS) || tr_lpring_push(sc->s, q->slot, &none) == 0;
+}
+
+static void admit_group(struct tr_sched *sc, uint32_t area, const struct tr_msg *m, uint32_t n)
+{
+    bool ok = true;
+    for (uint32_t k = 0; k < n; k++)
+        ok &= fill_ring(sc, area, m[k].slot, &sc->reqs[k]);
+    for (uint32_t k = 0; k < n; k++)
+        admit_slot(sc, area, m[k].slot, m[0].slot);
+    if (!ok)
+        refuse(sc);
+    for (uint32_t k = 0; k < n; k++) {
+        struct tr_seq *q = &sc->seq[m[k].slot];
+        if (!ok || !push_first_lp(sc, q)) {
+            end_as(sc, q->slot, TR_ERR_BAD_SUBMISSION);
+            continue;
+        }
+        sc->active[sc->n_active++] = q->slot;
+        /* A command posted before the submission was taken found no request. */
+        tr_sched_obey(sc, q, tr_cmd_word(sc->s, area, q->slot));
+    }
+}
+
+/* Takes the request or group at m[0]; how many messages it was.  0: its rest is not in sight. */
+static uint32_t take_submission(struct tr_sched *sc, uint32_t area, const struct tr_msg *m,
+                                uint32_t n, bool more)
+{
+    struct tr_request *lead = &sc->reqs[0];
+    if (!take_copy(sc, area, &m[0], lead)) {
+        refuse(sc);
+        return 1;
+    }
+    uint32_t group_n = lead->group_n;
+    if (group_n > n && group_n <= TR_MAX_CHOICES && more)
+        return 0;
+    if (group_n < 1 || group_n > n || !is_group(sc, area, m, group_n)) {
+        admit_bad(sc, area, m[0].slot, lead);
+        return 1;
+    }
+    admit_group(sc, area, m, group_n);
+    return group_n;
+}
+
+/* A cancel by somebody who does not own the stream: he must know its random bits. */
+static void cancel_foreign(struct tr_sched *sc, const struct tr_msg *m)
+{
+    struct tr_seq *q = m->slot < sc->s->config.n_slots ? &sc->seq[m->slot] : NULL;
+    if (!q || q->use != TR_SLOT_LIVE || q->gen != m->gen ||
+        tr_sched_ring(sc, q)->stream_rand != m->stream_rand) {
+        refuse(sc);
+        return;
+    }
+    if (!tr_state_terminal(q->state))
+        tr_settle_cancel(sc, q, TR_ERR_CANCELLED);
+}
+
+/* One look into the queue of an area; false if it was empty. */
+static bool admit_area(struct tr_sched *sc, uint32_t area)
+{
+    struct tr_msg m[TR_MAX_CHOICES];
+    uint32_t n = tr_subq_peek(sc->s, area, m, TR_MAX_CHOICES), at = 0;
+    if (!n)
+        return false;
+    while (at < n) {
+        uint32_t used = 1;
+        if (m[at].kind == TR_MSG_CANCEL)
+            cancel_foreign(sc, &m[at]);
+        else
+            used = take_submission(sc, area, m + at, n - at, at > 0 && n == TR_MAX_CHOICES);
+        if (!used)
+            break;
+        at += used;
+        tr_subq_consume(sc->s, area, used);
+    }
+    sc->progress = true;
+    return true;
+}
+
+void tr_admit_all(struct tr_sched *sc)
+{
+    struct tr_msg first;
+    for (uint32_t a = 0; a < sc->s->config.n_areas; a++) {
+        if (!tr_subq_peek(sc->s, a, &first, 1))
+            continue;
+        /* The queue may be a new frontend's: its epoch was published before its first push.  A
+         * dead one's queue was emptied before its death was acknowledged: what stands here now
+         * is somebody's whose epoch we have not seen yet. */
+        tr_sched_read_control(sc);
+        if (sc->alive[a])
+            admit_area(sc, a);
+    }
+}
+
+void tr_admit_rest(struct tr_sched *sc, uint32_t area)
+{
+    /* Bounded: a queue that never ends is a dead frontend's nonsense tail. */
+    for (uint32_t i = 0; i <= tr_layout_subq_cap(&sc->s->config) && admit_area(sc, area); i++)
+        ;
+}
+
+/* ---- what a former engine did not take ---- */
+
+/* The place of a request that is admitted to be ended: with its group if its lead was admitted. */
+static uint32_t lead_of(const struct tr_sched *sc, uint32_t area, uint32_t slot,
+                        const struct tr_request *req)
+{
+    uint32_t lead = req->group_lead;
+    if (req->group_k == 0 || lead >= sc->s->config.n_slots || lead == slot)
+        return slot;
+    const struct tr_seq *q = &sc->seq[lead];
+    const struct tr_ring *r = tr_ring_at(sc->s, lead);
+    bool fits = q->use == TR_SLOT_LIVE && q->lead == lead && q->area == area &&
+                q->epoch == sc->epoch[area] && !q->bill_seq && r->group_n == req->group_n &&
+                r->group_n > 1;
+    return fits ? lead : slot;
+}
+
+static void admit_one_lost(struct tr_sched *sc, uint32_t area, const struct tr_msg *m)
+{
+    struct tr_request *req = &sc->reqs[0];
+    if (m->slot < sc->s->config.n_slots && sc->seq[m->slot].use == TR_SLOT_LIVE)
+        return; /* taken, but not yet out of the queue, when the engine died */
+    if (!take_copy(sc, area, m, req)) {
+        refuse(sc);
+        return;
+    }
+    uint32_t lead = lead_of(sc, area, m->slot, req);
+    if (lead == m->slot && req->group_k != 0)
+        req->group_n = 1;
+    req->group_lead = lead;
+    fill_ring(sc, area, m->slot, req);
+    admit_slot(sc, area, m->slot, lead);
+}
+
+void tr_admit_lost(struct tr_sched *sc, uint32_t area)
+{
+    struct tr_msg m;
+    for (uint32_t i = 0; i <= tr_layout_subq_cap(&sc->s->config); i++) {
+        if (!tr_subq_peek(sc->s, area, &m, 1))
+            return;
+        if (m.kind == TR_MSG_SUBMIT)
+            admit_one_lost(sc, area, &m);
+        tr_subq_consume(sc->s, area, 1);
+    }
+}

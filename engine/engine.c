@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "shm/bell.h"
+#include "shm/region.h"
+#include "shm/stat.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static volatile sig_atomic_t asked_to_end;
+
+static void on_term(int sig)
+{
+    (void)sig;
+    asked_to_end = 1;
+}
+
+/* The supervisor reads its signals from a descriptor and has them blocked: what a child inherits
+ * of that is undone here. */
+static void take_signals(void)
+{
+    struct sigaction end = {.sa_handler = on_term}, ignore = {.sa_handler = SIG_IGN};
+    sigset_t set;
+    sigaction(SIGTERM, &end, NULL);
+    sigaction(SIGINT, &ignore, NULL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static struct tr_backend *open_backend(const struct tr_shm *s, const struct tr_engine_config *c,
+                                       struct tr_backend_info *info, struct tr_errbuf *err)
+{
+    struct tr_backend_config b = c->backend;
+    b.n_ctx = s->config.n_ctx;
+    b.max_seqs = s->config.max_seqs;
+    b.max_rows = tr_sched_max_rows(s, &c->sched);
+    b.max_out = tr_sched_max_out(s);
+    return c->ops->open(&b, info, err);
+}
+
+/* One forward pass that nobody asked for: pages are touched, threads have started, code is paged
+ * in.  It writes into block 0, which no sequence has yet. */
+static int warm_up(const struct tr_engine_config *c, struct tr_backend *b,
+                   const struct tr_backend_info *info, struct tr_sched *sc)
+{
+    uint32_t block = 0;
+    struct tr_kv_table table = {.blocks = &block, .n_blocks = 1};
+    struct tr_row row = {.token = 0, .pos = 0, .seq = 0, .out = 0};
+    struct tr_batch batch = {.rows = &row, .n_rows = 1, .seqs = &table, .n_seqs = 1, .n_out = 1};
+    float *logits = calloc(info->n_vocab, sizeof(float));
+    if (!logits)
+        return -1;
+    c->ops->forward(b, &batch, logits, tr_sched_beat, sc);
+    free(logits);
+    return 0;
+}
+
+static void say_ready(const struct tr_backend_info *info, const struct tr_sched *sc)
+{
+    tr_log(TR_LOG_INFO,
+           "engine: %s; %u KV blocks of %d tokens, %.1f MiB; scheduler %.1f MiB of address space",
+           info->description, info->n_kv_blocks, TR_KV_BLOCK,
+           (double)info->n_kv_blocks * (double)info->kv_block_bytes / 1048576.0,
+           (double)tr_sched_bytes(sc) / 1048576.0);
+}
+
+/* Announces the sleep, looks once more, then waits for the bell.  Every sleep has a limit: the
+ * heartbeat goes on, and a bell that somebody else emptied delays and no more. */
+static void sleep_on_bell(struct tr_shm *s, struct tr_sched *sc, int limit_ms)
+{
+    tr_bell_sleep(&s->rings->sleeping);
+    if (!tr_sched_turn(sc) && !asked_to_end && !tr_sched_done(sc)) {
+        struct pollfd p = {.fd = s->bell_engine, .events = POLLIN};
+        poll(&p, 1, limit_ms);
+    }
+    tr_bell_awake(s->bell_engine, &s->rings->sleeping);
+}
+
+static void loop(struct tr_shm *s, struct tr_sched *sc, const struct tr_engine_config *c)
+{
+    int limit_ms = c->idle_ns ? (int)(c->idle_ns / 1000000) : 100;
+    while (!tr_sched_done(sc)) {
+        tr_sched_beat(sc);
+        if (asked_to_end)
+            tr_sched_cut(sc);
+        if (!tr_sched_turn(sc))
+            sleep_on_bell(s, sc, limit_ms);
+    }
+}
+
+int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
+{
+    struct tr_errbuf err = {""};
+    struct tr_backend_info info;
+    struct tr_backend *backend = NULL;
+    int status = 1;
+    take_signals();
+    struct tr_sched *sc = tr_sched_new(s, &c->sched, &err);
+    if (!sc)
+        goto out;
+    tr_sched_beat(sc);
+    backend = open_backend(s, c, &info, &err);
+    if (!backend || tr_sched_bind(sc, c->ops, backend, &info, &err))
+        goto out;
+    if (warm_up(c, backend, &info, sc)) {
+        tr_errf(&err, -1, "out of memory");
+        goto out;
+    }
+    say_ready(&info, sc);
+    tr_stat_set(s->stat[TR_STAT_ENGINE], TR_STAT_KV_FREE, info.n_kv_blocks);
+    /* Release: what was settled is visible to whoever sees us ready. */
+    atomic_store_explicit(&s->rings->ready, s->my_epoch, memory_order_release);
+    loop(s, sc, c);
+    status = 0;
+out:
+    if (status)
+        tr_log(TR_LOG_ERROR, "engine: %s", err.msg);
+    tr_sched_free(sc);
+    c->ops->close(backend);
+    return status;
+}

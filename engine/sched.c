@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/sched_priv.h"
+
+#include "base/clock.h"
+#include "shm/bell.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life ---- */
+
+static void *take(struct tr_sched *sc, size_t n, size_t size)
+{
+    sc->bytes += n * size;
+    return calloc(n ? n : 1, size);
+}
+
+static void look_at_control(struct tr_sched *sc)
+{
+    const struct tr_control *c = sc->s->control;
+    sc->cut |= atomic_load_explicit(&c->drain, memory_order_relaxed) == TR_DRAIN_CUT;
+    for (uint32_t a = 0; a < sc->s->config.n_areas; a++) {
+        sc->epoch[a] = atomic_load_explicit(&c->area_epoch[a], memory_order_relaxed);
+        sc->alive[a] = atomic_load_explicit(&c->area_alive[a], memory_order_relaxed);
+    }
+}
+
+struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
+                              struct tr_errbuf *err)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    uint32_t n = s->config.n_slots;
+    struct tr_sched *sc = NULL;
+    if (c->n_eog > TR_MAX_EOG) {
+        tr_errf(err, -EINVAL, "more than %d tokens end a turn", TR_MAX_EOG);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < c->n_eog; i++) {
+        if (c->eog[i] >= s->config.n_vocab) {
+            tr_errf(err, -EINVAL, "token %u that ends a turn is not in the vocabulary", c->eog[i]);
+            return NULL;
+        }
+    }
+    sc = calloc(1, sizeof(*sc));
+    if (!sc)
+        goto out;
+    sc->s = s;
+    sc->cfg = *c;
+    sc->stat = s->stat[TR_STAT_ENGINE];
+    sc->seq = take(sc, n, sizeof(*sc->seq));
+    sc->extra = take(sc, n, sizeof(*sc->extra));
+    sc->closed = take(sc, n, sizeof(*sc->closed));
+    sc->active = take(sc, n, sizeof(*sc->active));
+    sc->ended = take(sc, n, sizeof(*sc->ended));
+    sc->unbilled = take(sc, n, sizeof(*sc->unbilled));
+    sc->plan_in = take(sc, n, sizeof(*sc->plan_in));
+    sc->plan_do = take(sc, n, sizeof(*sc->plan_do));
+    sc->reqs = take(sc, TR_MAX_CHOICES, sizeof(*sc->reqs));
+    if (!sc->seq || !sc->extra || !sc->closed || !sc->active || !sc->ended || !sc->unbilled ||
+        !sc->plan_in || !sc->plan_do || !sc->reqs)
+        goto out;
+    atomic_store_explicit(&s->rings->ready, 0, memory_order_release);
+    atomic_store_explicit(&s->rings->sleeping, 0, memory_order_relaxed);
+    look_at_control(sc);
+    tr_recover(sc);
+    /* Deaths that the former engine did not acknowledge are found here. */
+    sc->seen = atomic_load_explicit(&s->control->change, memory_order_relaxed) - 1;
+    tr_sched_read_control(sc);
+    tr_offer_sweep(sc);
+    return sc;
+out:
+    tr_errf(err, -ENOMEM, "out of memory for %u slots", n);
+    tr_sched_free(sc);
+    return NULL;
+}
+
+uint32_t tr_sched_max_rows(const struct tr_shm *s, const struct tr_sched_config *c)
+{
+    return s->config.max_seqs + (c->prefill_chunk ? c->prefill_chunk : s->config.n_ctx);
+}
+
+uint32_t tr_sched_max_out(const struct tr_shm *s)
+{
+    return s->config.max_seqs + TR_ECHO_ROWS;
+}
+
+int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct tr_backend *b,
+                  const struct tr_backend_info *info, struct tr_errbuf *err)
+{
+    const struct tr_shm_config *c = &sc->s->config;
+    uint32_t per_seq = tr_kv_blocks_for(c->n_ctx);
+    if (info->n_vocab != c->n_vocab)
+        return tr_errf(err, -EINVAL, "the model has %u tokens, shared memory was laid out for %u",
+                       info->n_vocab, c->n_vocab);
+    if (info->n_ctx < c->n_ctx)
+        return tr_errf(err, -EINVAL,
+                       "the model has a context of %u, shared memory was laid out for %u",
+                       info->n_ctx, c->n_ctx);
+    if (info->n_kv_blocks < per_seq)
+        return tr_errf(err, -EINVAL,
+                       "KV memory for %u tokens is less than one context of %u tokens",
+                       info->n_kv_blocks * TR_KV_BLOCK, c->n_ctx);
+    sc->ops = ops;
+    sc->backend = b;
+    sc->info = *info;
+    sc->max_rows = tr_sched_max_rows(sc->s, &sc->cfg);
+    sc->max_out = tr_sched_max_out(sc->s);
+    uint64_t sampler_bytes = 0;
+    sc->kv = tr_kv_new(info->n_kv_blocks, c->n_slots, per_seq);
+    sc->sampler = tr_sampler_new(sc->max_out, c->n_vocab, c->n_ctx, &sampler_bytes);
+    sc->logits = take(sc, (size_t)sc->max_out * c->n_vocab, sizeof(float));
+    sc->rows = take(sc, sc->max_rows, sizeof(*sc->rows));
+    sc->tables = take(sc, c->max_seqs, sizeof(*sc->tables));
+    sc->jobs = take(sc, sc->max_out, sizeof(*sc->jobs));
+    sc->bytes += sampler_bytes;
+    if (!sc->kv || !sc->sampler || !sc->logits || !sc->rows || !sc->tables || !sc->jobs)
+        return tr_errf(err, -ENOMEM, "out of memory for a batch of %u rows", sc->max_rows);
+    return 0;
+}
+
+void tr_sched_free(struct tr_sched *sc)
+{
+    if (!sc)
+        return;
+    free(sc->seq);
+    free(sc->extra);
+    free(sc->closed);
+    free(sc->active);
+    free(sc->ended);
+    free(sc->unbilled);
+    free(sc->plan_in);
+    free(sc->plan_do);
+    free(sc->reqs);
+    tr_kv_free(sc->kv);
+    tr_sampler_free(sc->sampler);
+    free(sc->logits);
+    free(sc->rows);
+    free(sc->tables);
+    free(sc->jobs);
+    free(sc);
+}
+
+uint64_t tr_sched_bytes(const struct tr_sched *sc)
+{
+    return sc->bytes;
+}
+
+void tr_sched_beat(void *arg)
+{
+    struct tr_sched *sc = arg;
+    atomic_store_explicit(&sc->s->rings->heartbeat_ns, tr_now_ns(), memory_order_relaxed);
+}
+
+void tr_sched_drop_kv(struct tr_sched *sc, struct tr_seq *q)
+{
+    if (sc->kv)
+        tr_kv_give(sc->kv, q->slot);
+    q->n_blocks = q->in_kv = 0;
+}
+
+/* ---- control page ---- */
+
+/* A dead frontend's requests end, its claims are opened again, then its area may have a new owner. */
+static void bury(struct tr_sched *sc, uint32_t area)
+{
+    tr_admit_rest(sc, area);
+    for (uint32_t slot = 0; slot < sc->s->config.n_slots; slot++) {
+        struct tr_seq *q = &sc->seq[slot];
+        if (q->use == TR_SLOT_LIVE && q->area == area && !tr_state_terminal(q->state))
+            tr_settle_cancel(sc, q, TR_ERR_FRONTEND_LOST);
+    }
+    tr_offer_sweep(sc);
+    /* Release: the supervisor's next owner finds the area unused; pairs with the acquire there. */
+    atomic_store_explicit(&sc->s->rings->area_ack[area], sc->epoch[area], memory_order_release);
+    sc->progress = true;
+}
+
+void tr_sched_read_control(struct tr_sched *sc)
+{
+    if (!tr_control_seen(sc->s->control, &sc->seen))
+        return;
+    look_at_control(sc);
+    for (uint32_t a = 0; a < sc->s->config.n_areas; a++) {
+        uint32_t ack = atomic_load_explicit(&sc->s->rings->area_ack[a], memory_order_relaxed);
+        if (sc->epoch[a] && !sc->alive[a] && ack != sc->epoch[a])
+            bury(sc, a);
+    }
+}
+
+/* ---- commands ---- */
+
+void tr_sched_obey(struct tr_sched *sc, struct tr_seq *q, uint64_t word)
+{
+    uint32_t flags = tr_cmd_flags(word), arg = tr_cmd_arg(word);
+    if (tr_cmd_gen(word) != q->gen)
+        return;
+    if (flags & TR_CMD_RELEASE)
+        q->released = true;
+    if (tr_state_terminal(q->state))
+        return;
+    if (flags & TR_CMD_CANCEL)
+        tr_settle_cancel(sc, q,
+                         arg > TR_OK && arg < TR_ERR_COUNT ? (enum tr_err)arg : TR_ERR_CANCELLED);
+    else if (flags & TR_CMD_FINISH)
+        tr_settle_end(sc, q,
+                      (struct tr_end){.state = TR_COMPLETED,
+                                      .finish = TR_FINISH_STOP_STRING,
+                                      .finish_index = arg});
+}
+
+/* Obeyed is the owner noted at admission, whatever the claims say. */
+static void on_command(void *arg, uint32_t area, uint32_t slot, uint64_t word)
+{
+    struct tr_sched *sc = arg;
+    struct tr_seq *q = &sc->seq[slot];
+    if (q->use != TR_SLOT_LIVE || q->area != area || q->epoch != sc->epoch[area])
+        return;
+    tr_sched_obey(sc, q, word);
+    sc->progress = true;
+}
+
+static void read_commands(struct tr_sched *sc)
+{
+    for (uint32_t a = 0; a < sc->s->config.n_areas; a++)
+        if (sc->alive[a])
+            tr_cmd_sweep(sc->s, a, on_command, sc);
+}
+
+/* ---- readers ---- */
+
+/* Cursors are input: they count only forwards and only to what has been published. */
+static uint64_t believe(uint64_t before, uint64_t said, uint64_t n_out)
+{
+    uint64_t v = said < n_out ? said : n_out;
+    return v > before ? v : before;
+}
+
+static void look_at_reader(struct tr_sched *sc, struct tr_seq *q)
+{
+    const struct tr_cursor *c = tr_cursor_at(sc->s, q->area, q->slot);
+    /* Acquire: pairs with the releases in tr_cursor_set. */
+    q->scanned =
+        believe(q->scanned, atomic_load_explicit(&c->scanned, memory_order_acquire), q->n_out);
+    q->sent = believe(q->sent, atomic_load_explicit(&c->sent, memory_order_acquire), q->n_out);
+    if (q->closing && (q->scanned == q->n_out || sc->cut))
+        tr_settle_end(sc, q,
+                      (struct tr_end){.state = q->close_state,
+                                      .finish = q->close_finish,
+                                      .finish_index = q->n_out});
+    else if (sc->cut)
+        tr_settle_cancel(sc, q, TR_ERR_DRAIN_LIMIT);
+}
+
+static void read_cursors(struct tr_sched *sc)
+{
+    for (uint32_t i = 0; i < sc->n_active; i++) {
+        struct tr_seq *q = &sc->seq[sc->active[i]];
+        if (!tr_state_terminal(q->state))
+            look_at_reader(sc, q);
+    }
+}
+
+/* Takes those that have ended out of the list; the order stays. */
+static void forget_ended(struct tr_sched *sc)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < sc->n_active; i++) {
+        const struct tr_seq *q = &sc->seq[sc->active[i]];
+        if (q->use == TR_SLOT_LIVE && !tr_state_terminal(q->state))
+            sc->active[n++] = sc->active[i];
+    }
+    sc->n_active = n;
+}
+
+/* ---- the turn ---- */
+
+static void tell_queue(struct tr_sched *sc)
+{
+    uint32_t n[TR_ERROR + 1] = {0}, pos = 0;
+    for (uint32_t i = 0; i < sc->n_active; i++) {
+        struct tr_seq *q = &sc->seq[sc->active[i]];
+        n[q->state]++;
+        if (q->state != TR_WAITING)
+            continue;
+        struct tr_ring *r = tr_sched_ring(sc, q);
+        if (atomic_load_explicit(&r->queue_pos, memory_order_relaxed) != pos) {
+            atomic_store_explicit(&r->queue_pos, pos, memory_order_relaxed);
+            tr_sched_ring_bell(sc, q->area);
+        }
+        pos++;
+    }
+    tr_stat_set(sc->stat, TR_STAT_WAITING, n[TR_WAITING]);
+    tr_stat_set(sc->stat, TR_STAT_RUNNING, n[TR_PREFILL] + n[TR_RUNNING]);
+    tr_stat_set(sc->stat, TR_STAT_PARKED, n[TR_PARKED]);
+    tr_stat_set(sc->stat, TR_STAT_KV_FREE, tr_kv_n_free(sc->kv));
+    tr_stat_set(sc->stat, TR_STAT_KV_USED, tr_kv_n_used(sc->kv));
+    tr_stat_set(sc->stat, TR_STAT_KV_CACHED, 0);
+}
+
+void tr_sched_ring_bells(struct tr_sched *sc)
+{
+    for (uint64_t left = sc->bells; left; left &= left - 1)
+        tr_bell_ring_area(sc->s, (uint32_t)__builtin_ctzll(left));
+    sc->bells = 0;
+}
+
+bool tr_sched_turn(struct tr_sched *sc)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    TR_ASSERT(sc->kv);
+    sc->progress = false;
+    sc->now = tr_now_ns();
+    tr_sched_read_control(sc);
+    tr_admit_all(sc);
+    read_commands(sc);
+    read_cursors(sc);
+    forget_ended(sc);
+    tr_settle_reap(sc);
+    tr_offer_keep(sc);
+    sc->now = tr_now_ns();
+    tr_step(sc);
+    forget_ended(sc);
+    tr_settle_bills(sc);
+    tell_queue(sc);
+    tr_sched_ring_bells(sc);
+    return sc->progress;
+}
+
+void tr_sched_cut(struct tr_sched *sc)
+{
+    sc->cut = true;
+}
+
+bool tr_sched_done(const struct tr_sched *sc)
+{
+    return sc->cut && sc->n_active == 0 && sc->n_unbilled == 0;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine/sched_priv.h - the scheduler's memory, shared by the files it is made of and nobody else. */
+#ifndef TR_ENGINE_SCHED_PRIV_H
+#define TR_ENGINE_SCHED_PRIV_H
+
+#include "engine/kv.h"
+#include "engine/plan.h"
+#include "engine/sample.h"
+#include "engine/sched.h"
+#include "engine/seq.h"
+#include "shm/region.h"
+#include "shm/stat.h"
+
+/* One row of logits at work. */
+struct tr_job {
+    uint32_t slot;
+    uint32_t pos; /* of the row */
+    uint32_t id;  /* sampled, or the echoed prompt token */
+    bool echo;    /* a log-probability of the prompt, nothing is sampled */
+    bool wants_lp;
+    struct tr_lp lp;
+};
+
+struct tr_sched {
+    struct tr_shm *s;
+    struct tr_sched_config cfg;
+    struct tr_stat *stat;
+
+    /* Slots. */
+    struct tr_seq *seq;     /* [n_slots] */
+    struct tr_extra *extra; /* [n_slots], touched only where a request has one */
+    uint32_t *closed;       /* [n_slots], a stack of free slots that are not offered */
+    uint32_t n_closed;
+    uint32_t n_offered;
+    uint32_t *active; /* [n_slots] not ended, by order of admission */
+    uint32_t n_active;
+    uint32_t *ended; /* [n_slots] ended, not yet free */
+    uint32_t n_ended;
+    uint32_t *unbilled; /* [n_slots] leads whose group has ended and has no record yet */
+    uint32_t n_unbilled;
+    uint64_t next_order;
+    uint64_t next_sweep_ns;
+
+    /* The control page as last read. */
+    uint32_t seen;
+    uint32_t epoch[TR_MAX_AREAS];
+    bool alive[TR_MAX_AREAS];
+    bool cut;
+
+    uint64_t now;   /* of this turn; again after the forward pass */
+    uint64_t bells; /* areas to ring, a bit each */
+    bool progress;  /* something happened in this turn */
+
+    struct tr_request *reqs; /* [TR_MAX_CHOICES] copies of a group at admission */
+
+    /* With the model. */
+    const struct tr_backend_ops *ops;
+    struct tr_backend *backend;
+    struct tr_backend_info info;
+    struct tr_kv *kv;
+    struct tr_sampler *sampler;
+    float *logits;              /* [max_out, n_vocab] */
+    struct tr_row *rows;        /* [max_rows] */
+    struct tr_kv_table *tables; /* [max_seqs] */
+    struct tr_job *jobs;        /* [max_out] */
+    uint32_t n_jobs;
+    struct tr_plan_seq *plan_in; /* [n_slots] */
+    struct tr_plan_do *plan_do;  /* [n_slots] */
+    uint32_t max_rows, max_out;
+    uint64_t bytes;
+};
+
+static inline struct tr_ring *tr_sched_ring(const struct tr_sched *sc, const struct tr_seq *q)
+{
+    return tr_ring_at(sc->s, q->slot);
+}
+
+/* Whether (area, epoch) is a frontend that lives, as far as the control page was read. */
+static inline bool tr_sched_owner_alive(const struct tr_sched *sc, uint32_t area, uint32_t epoch)
+{
+    return area < sc->s->config.n_areas && sc->alive[area] && sc->epoch[area] == epoch;
+}
+
+static inline void tr_sched_ring_bell(struct tr_sched *sc, uint32_t area)
+{
+    if (area < TR_MAX_AREAS)
+        sc->bells |= 1ull << area;
+}
+
+/* ---- sched.c ---- */
+void tr_sched_read_control(struct tr_sched *sc);
+void tr_sched_obey(struct tr_sched *sc, struct tr_seq *q, uint64_t word);
+void tr_sched_drop_kv(struct tr_sched *sc, struct tr_seq *q);
+void tr_sched_ring_bells(struct tr_sched *sc);
+
+/* ---- admit.c: submissions ---- */
+void tr_admit_all(struct tr_sched *sc);
+/* Everything in the area's queue: its owner is dead. */
+void tr_admit_rest(struct tr_sched *sc, uint32_t area);
+/* What a former engine did not take: admitted into the ring, never run. */
+void tr_admit_lost(struct tr_sched *sc, uint32_t area);
+
+/* ---- offer.c: claims ---- */
+void tr_offer_keep(struct tr_sched *sc);
+void tr_offer_sweep(struct tr_sched *sc);
+/* Whether the slot is offered in this generation and claimed by that frontend. */
+bool tr_offer_claimed_by(const struct tr_sched *sc, uint32_t slot, uint32_t gen, uint32_t area,
+                         uint32_t epoch);
+void tr_offer_take(struct tr_sched *sc, uint32_t slot);  /* claimed -> taken, LIVE */
+void tr_offer_close(struct tr_sched *sc, uint32_t slot); /* after the ring's reset: free, closed */
+
+/* ---- settle.c: ends, records, release ---- */
+struct tr_end {
+    enum tr_state state;
+    enum tr_finish finish;
+    enum tr_err err;
+    uint64_t finish_index;
+    uint64_t disconnect_ns;
+};
+void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e);
+void tr_settle_cancel(struct tr_sched *sc, struct tr_seq *q, enum tr_err err);
+void tr_settle_bills(struct tr_sched *sc);
+void tr_settle_reap(struct tr_sched *sc);
+
+/* ---- recover.c ---- */
+void tr_recover(struct tr_sched *sc);
+
+/* ---- step.c ---- */
+/* Does what the plan says and makes the step; false if it had no rows. */
+bool tr_step(struct tr_sched *sc);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine/settle.c - how a request ends, is accounted and gives its slot back. */
+#include "engine/sched_priv.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+
+/* ---- the end of one choice ---- */
+
+/* Tokens published after the frontend had seen the close. */
+static uint64_t after(const struct tr_sched *sc, const struct tr_seq *q, uint64_t disconnect_ns)
+{
+    const uint32_t *steps = tr_ring_steps(sc->s, q->slot);
+    uint64_t n = 0;
+    while (n < q->n_out) {
+        uint32_t step = steps[q->n_out - 1 - n] % TR_STEP_TIMES;
+        if (atomic_load_explicit(&sc->s->rings->step_ns[step], memory_order_relaxed) <=
+            disconnect_ns)
+            break;
+        n++;
+    }
+    return n;
+}
+
+static void count_cancel(struct tr_sched *sc, const struct tr_seq *q, uint64_t disconnect_ns)
+{
+    tr_stat_add(sc->stat, TR_STAT_AVOIDED, q->max_tokens - q->n_out);
+    if (!disconnect_ns)
+        return;
+    tr_stat_add(sc->stat, TR_STAT_AFTER_DISCONNECT, after(sc, q, disconnect_ns));
+    tr_hist_add(sc->stat, TR_HIST_ABORT, sc->now > disconnect_ns ? sc->now - disconnect_ns : 0);
+}
+
+void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e)
+{
+    struct tr_ring *r = tr_sched_ring(sc, q);
+    tr_sched_drop_kv(sc, q);
+    sc->now = tr_now_ns();
+    q->closing = false;
+    r->finish = e.finish;
+    r->err = e.err;
+    r->finish_index = e.finish_index < q->n_out ? e.finish_index : q->n_out;
+    r->overrun = q->n_out - r->finish_index;
+    r->finished_ns = sc->now;
+    r->cancel_ack_ns = e.state == TR_CANCELLED ? sc->now : 0;
+    r->disconnect_ns = e.disconnect_ns;
+    atomic_store_explicit(&r->wants_cursor, 0, memory_order_relaxed);
+    if (e.state == TR_CANCELLED)
+        count_cancel(sc, q, e.disconnect_ns);
+    tr_seq_move(sc->s, q, e.state);
+    sc->ended[sc->n_ended++] = q->slot;
+    struct tr_seq *lead = &sc->seq[q->lead];
+    TR_ASSERT(lead->group_left > 0);
+    if (--lead->group_left == 0)
+        sc->unbilled[sc->n_unbilled++] = q->lead;
+    tr_sched_ring_bell(sc, q->area);
+    sc->progress = true;
+}
+
+/* Which of the reasons a frontend may give are cancels; any other is a failure of the service. */
+static bool is_cancel(enum tr_err err)
+{
+    switch (err) {
+    case TR_ERR_CANCELLED:
+    case TR_ERR_CLIENT_GONE:
+    case TR_ERR_DEADLINE:
+    case TR_ERR_DRAIN_LIMIT:
+    case TR_ERR_SLOW_CLIENT:
+    case TR_ERR_FRONTEND_LOST:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void tr_settle_cancel(struct tr_sched *sc, struct tr_seq *q, enum tr_err err)
+{
+    const struct tr_cursor *c = tr_cursor_at(sc->s, q->area, q->slot);
+    uint64_t gone = c && err != TR_ERR_CANCELLED && err != TR_ERR_DRAIN_LIMIT
+                        ? atomic_load_explicit(&c->disconnect_ns, memory_order_relaxed)
+                        : 0;
+    if (gone > sc->now)
+        gone = sc->now;
+    tr_settle_end(sc, q,
+                  (struct tr_end){.state = is_cancel(err) ? TR_CANCELLED : TR_ERROR,
+                                  .err = err,
+                                  .finish_index = q->n_out,
+                                  .disconnect_ns = gone});
+}
+
+/* ---- the record of one request ---- */
+
+static void add_choice(const struct tr_sched *sc, const struct tr_seq *q, struct tr_bill *b,
+                       uint64_t *last_ns)
+{
+    const struct tr_ring *r = tr_sched_ring(sc, q);
+    uint64_t first = atomic_load_explicit(&r->first_token_ns, memory_order_relaxed);
+    b->choices++;
+    b->prompt_tokens += r->group_bill_prompt ? q->prompt_len : 0;
+    b->cached_tokens += atomic_load_explicit(&r->cached_tokens, memory_order_relaxed);
+    b->completion_tokens += r->finish_index;
+    b->overrun_tokens += r->overrun;
+    if (first && (!b->first_token_ns || first < b->first_token_ns))
+        b->first_token_ns = first;
+    if (r->finished_ns > b->finished_ns)
+        b->finished_ns = r->finished_ns;
+    if (q->n_out && r->finished_ns >= *last_ns) {
+        *last_ns = r->finished_ns;
+        b->last_token = tr_ring_ids(sc->s, q->slot)[q->prompt_len + q->n_out - 1];
+    }
+    if (r->disconnect_ns && (!b->disconnect_ns || r->disconnect_ns < b->disconnect_ns))
+        b->disconnect_ns = r->disconnect_ns;
+    if (r->cancel_ack_ns > b->cancel_ack_ns)
+        b->cancel_ack_ns = r->cancel_ack_ns;
+    /* The states stand in falling order of happiness. */
+    if ((uint32_t)q->state > b->state) {
+        b->state = q->state;
+        b->finish = r->finish;
+        b->err = r->err;
+    }
+}
+
+static struct tr_bill bill_of(const struct tr_sched *sc, const struct tr_seq *lead)
+{
+    const struct tr_ring *r = tr_sched_ring(sc, lead);
+    struct tr_bill b = {
+        .slot = lead->slot,
+        .gen = lead->gen,
+        .owner_area = tr_sched_owner_alive(sc, lead->area, lead->epoch) ? lead->area : TR_MAX_AREAS,
+        .stream_rand = r->stream_rand,
+        .arrival_ns = r->arrival_ns,
+        .last_token = UINT32_MAX};
+    memcpy(b.request_id, r->request_id, sizeof(b.request_id));
+    memcpy(b.key, r->key, sizeof(b.key));
+    uint64_t last_ns = 0;
+    for (uint32_t slot = lead->slot; slot != TR_NO_SLOT; slot = sc->seq[slot].group_next)
+        add_choice(sc, &sc->seq[slot], &b, &last_ns);
+    return b;
+}
+
+static enum tr_stat_id reason_of(const struct tr_bill *b)
+{
+    if (b->state == TR_COMPLETED)
+        return TR_STAT_END_COMPLETED;
+    if (b->state == TR_INCOMPLETE)
+        return TR_STAT_END_LENGTH;
+    switch (b->err) {
+    case TR_ERR_CANCELLED:
+        return TR_STAT_END_CANCELLED;
+    case TR_ERR_CLIENT_GONE:
+        return TR_STAT_END_CLIENT_GONE;
+    case TR_ERR_DEADLINE:
+        return TR_STAT_END_DEADLINE;
+    case TR_ERR_SLOW_CLIENT:
+        return TR_STAT_END_SLOW;
+    case TR_ERR_DRAIN_LIMIT:
+        return TR_STAT_END_DRAIN;
+    case TR_ERR_FRONTEND_LOST:
+        return TR_STAT_END_FRONTEND_LOST;
+    case TR_ERR_ENGINE_LOST:
+        return TR_STAT_END_ENGINE_LOST;
+    default:
+        return TR_STAT_END_ERROR;
+    }
+}
+
+/* Both targets met, by every choice: the first token, and the largest gap after it. */
+static bool within_slo(const struct tr_sched *sc, const struct tr_seq *lead,
+                       const struct tr_bill *b)
+{
+    if (b->state != TR_COMPLETED && b->state != TR_INCOMPLETE)
+        return false;
+    for (uint32_t slot = lead->slot; slot != TR_NO_SLOT; slot = sc->seq[slot].group_next) {
+        const struct tr_seq *q = &sc->seq[slot];
+        if (sc->cfg.ttft_target_ns && q->n_out &&
+            q->first_token_ns - b->arrival_ns > sc->cfg.ttft_target_ns)
+            return false;
+        if (sc->cfg.itl_target_ns && q->max_gap_ns > sc->cfg.itl_target_ns)
+            return false;
+    }
+    return true;
+}
+
+/* With the record, never before, so that metrics and ledger tell the same sums. */
+static void count_request(struct tr_sched *sc, const struct tr_seq *lead, const struct tr_bill *b)
+{
+    tr_stat_add(sc->stat, reason_of(b), 1);
+    tr_stat_add(sc->stat, TR_STAT_TOK_PROMPT, b->prompt_tokens);
+    tr_stat_add(sc->stat, TR_STAT_TOK_CACHED, b->cached_tokens);
+    tr_stat_add(sc->stat, TR_STAT_TOK_COMPLETION, b->completion_tokens);
+    tr_stat_add(sc->stat, TR_STAT_TOK_OVERRUN, b->overrun_tokens);
+    tr_hist_add(sc->stat, TR_HIST_E2E,
+                b->finished_ns > b->arrival_ns ? b->finished_ns - b->arrival_ns : 0);
+    if (within_slo(sc, lead, b))
+        tr_stat_add(sc->stat, TR_STAT_SLO, 1);
+}
+
+static void number_group(struct tr_sched *sc, const struct tr_seq *lead, uint64_t seq)
+{
+    for (uint32_t slot = lead->slot; slot != TR_NO_SLOT; slot = sc->seq[slot].group_next) {
+        struct tr_seq *q = &sc->seq[slot];
+        q->bill_seq = seq;
+        /* Release: pairs with the acquire in the frontends' terminal gate. */
+        atomic_store_explicit(&tr_sched_ring(sc, q)->bill_seq, seq, memory_order_release);
+    }
+}
+
+/* The number goes into the rings before the record is counted: after a crash in between it is
+ * larger than the queue's tail and so void.  The other way round the record would be made twice. */
+static bool bill(struct tr_sched *sc, const struct tr_seq *lead)
+{
+    struct tr_bill b = bill_of(sc, lead);
+    uint64_t seq = 1 + atomic_load_explicit(&sc->s->accounting->tail, memory_order_relaxed);
+    number_group(sc, lead, seq);
+    if (tr_bill_push(sc->s, &b, &seq)) {
+        number_group(sc, lead, 0);
+        return false;
+    }
+    count_request(sc, lead, &b);
+    tr_sched_ring_bell(sc, lead->area);
+    sc->progress = true;
+    return true;
+}
+
+void tr_settle_bills(struct tr_sched *sc)
+{
+    uint32_t done = 0;
+    while (done < sc->n_unbilled && bill(sc, &sc->seq[sc->unbilled[done]]))
+        done++;
+    sc->n_unbilled -= done;
+    memmove(sc->unbilled, sc->unbilled + done, sc->n_unbilled * sizeof(*sc->unbilled));
+}
+
+/* ---- release ---- */
+
+static bool is_free(const struct tr_sched *sc, const struct tr_seq *q)
+{
+    return q->bill_seq && (q->released || !tr_sched_owner_alive(sc, q->area, q->epoch)) &&
+           tr_bill_is_durable(sc->s, q->bill_seq);
+}
+
+void tr_settle_reap(struct tr_sched *sc)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < sc->n_ended; i++) {
+        struct tr_seq *q = &sc->seq[sc->ended[i]];
+        if (!is_free(sc, q)) {
+            sc->ended[kept++] = q->slot;
+            continue;
+        }
+        q->in_kv = q->n_blocks = 0;
+        tr_seq_move(sc->s, q, TR_FREE);
+        *q = (struct tr_seq){.slot = q->slot, .gen = q->gen, .group_next = TR_NO_SLOT};
+        tr_offer_close(sc, q->slot);
+        sc->progress = true;
+    }
+    sc->n_ended = kept;
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine/step.c - one step: the plan is carried out, the model runs, tokens are published. */
+#include "engine/sched_priv.h"
+
+#include "base/clock.h"
+
+/* ---- what the plan is told ---- */
+
+static bool echoes(const struct tr_sched *sc, const struct tr_seq *q)
+{
+    if (!(q->flags & TR_REQ_ECHO_LOGPROBS))
+        return false;
+    uint64_t tail = atomic_load_explicit(&tr_sched_ring(sc, q)->lp_tail, memory_order_relaxed);
+    return tail < q->prompt_len;
+}
+
+/* Rows it may have before its logprob ring is full: rows whose entries were pushed before a
+ * preemption, or that have none, need no room. */
+static uint32_t lp_rows(const struct tr_sched *sc, const struct tr_seq *q)
+{
+    if (!(q->flags & (TR_REQ_LOGPROBS | TR_REQ_ECHO_LOGPROBS)))
+        return UINT32_MAX;
+    uint32_t room = tr_lpring_room(sc->s, q->slot);
+    if (echoes(sc, q)) {
+        uint64_t tail = atomic_load_explicit(&tr_sched_ring(sc, q)->lp_tail, memory_order_relaxed);
+        return room + (tail > q->in_kv + 1u ? (uint32_t)tail - 1 - q->in_kv : 0);
+    }
+    return !(q->flags & TR_REQ_LOGPROBS) || room ? UINT32_MAX : 0;
+}
+
+static bool lp_caught_up(const struct tr_sched *sc, const struct tr_seq *q)
+{
+    uint32_t window = sc->s->config.window;
+    return !(q->flags & (TR_REQ_LOGPROBS | TR_REQ_ECHO_LOGPROBS)) ||
+           (uint64_t)(window - tr_lpring_room(sc->s, q->slot)) * 2 < window;
+}
+
+static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_seq *q)
+{
+    uint64_t lag = q->n_out - (q->scanned < q->sent ? q->scanned : q->sent);
+    uint32_t window = sc->s->config.window;
+    struct tr_plan_seq p = {.state = q->closing ? TR_FREE : q->state,
+                            .total = tr_seq_total(q),
+                            .in_kv = q->in_kv,
+                            .limit = q->prompt_len + q->max_tokens,
+                            .blocks = q->n_blocks,
+                            .row_cap = lp_rows(sc, q),
+                            .out_rows = echoes(sc, q)};
+    p.hold = lag >= window || p.row_cap == 0;
+    p.ready = lag * 2 < window && lp_caught_up(sc, q);
+    return p;
+}
+
+static uint32_t make_plan(struct tr_sched *sc)
+{
+    for (uint32_t i = 0; i < sc->n_active; i++)
+        sc->plan_in[i] = describe(sc, &sc->seq[sc->active[i]]);
+    struct tr_plan_in in = {.seqs = sc->plan_in,
+                            .n = sc->n_active,
+                            .max_seqs = sc->s->config.max_seqs,
+                            .max_rows = sc->max_rows,
+                            .prefill_chunk = sc->cfg.prefill_chunk,
+                            .out_chunk = TR_ECHO_ROWS,
+                            .free_blocks = tr_kv_n_free(sc->kv)};
+    return tr_plan_make(&in, sc->plan_do);
+}
+
+/* ---- moves ---- */
+
+static void preempt(struct tr_sched *sc, struct tr_seq *q)
+{
+    struct tr_ring *r = tr_sched_ring(sc, q);
+    tr_seq_move(sc->s, q, TR_WAITING);
+    atomic_store_explicit(&r->preemptions,
+                          1 + atomic_load_explicit(&r->preemptions, memory_order_relaxed),
+                          memory_order_relaxed);
+    tr_stat_add(sc->stat, TR_STAT_PREEMPTIONS, 1);
+}
+
+static void park(struct tr_sched *sc, struct tr_seq *q)
+{
+    tr_seq_move(sc->s, q, TR_PARKED);
+    q->last_token_ns = 0; /* the gap that follows is the reader's */
+    /* Half of a Dekker handshake: we say that we want to be told, then look at the cursors again in
+     * the next turn; the frontend moves them, then looks here (tr_cursor_set, tr_lpring_pop). */
+    atomic_store_explicit(&tr_sched_ring(sc, q)->wants_cursor, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void resume(struct tr_sched *sc, struct tr_seq *q)
+{
+    atomic_store_explicit(&tr_sched_ring(sc, q)->wants_cursor, 0, memory_order_relaxed);
+    tr_seq_move(sc->s, q, q->n_out && q->in_kv + 1 == tr_seq_total(q) ? TR_RUNNING : TR_PREFILL);
+}
+
+static void start(struct tr_sched *sc, struct tr_seq *q)
+{
+    tr_seq_move(sc->s, q, TR_PREFILL);
+    if (q->started_ns)
+        return;
+    struct tr_ring *r = tr_sched_ring(sc, q);
+    q->started_ns = sc->now;
+    atomic_store_explicit(&r->started_ns, sc->now, memory_order_relaxed);
+    tr_hist_add(sc->stat, TR_HIST_QUEUE, sc->now > r->arrival_ns ? sc->now - r->arrival_ns : 0);
+}
+
+static void move(struct tr_sched *sc, struct tr_seq *q, const struct tr_plan_do *d)
+{
+    if (d->what == TR_PLAN_STAY)
+        return;
+    if (d->what == TR_PLAN_PREEMPT)
+        preempt(sc, q);
+    else if (d->what == TR_PLAN_PARK)
+        park(sc, q);
+    else if (d->what == TR_PLAN_UNPARK)
+        resume(sc, q);
+    else
+        start(sc, q);
+    tr_sched_ring_bell(sc, q->area);
+    sc->progress = true;
+}
+
+/* First all that is given back, then all that is taken. */
+static void carry_out(struct tr_sched *sc)
+{
+    for (uint32_t i = 0; i < sc->n_active; i++)
+        if (sc->plan_do[i].drop)
+            tr_sched_drop_kv(sc, &sc->seq[sc->active[i]]);
+    for (uint32_t i = 0; i < sc->n_active; i++)
+        move(sc, &sc->seq[sc->active[i]], &sc->plan_do[i]);
+    for (uint32_t i = 0; i < sc->n_active; i++) {
+        struct tr_seq *q = &sc->seq[sc->active[i]];
+        if (!sc->plan_do[i].rows)
+            continue;
+        int full = tr_kv_reserve(sc->kv, q->slot, tr_seq_total(q));
+        TR_ASSERT(full == 0);
+        q->n_blocks = tr_kv_table_of(sc->kv, q->slot).n_blocks;
+    }
+}
+
+/* ---- the batch ---- */
+
+static uint32_t add_job(struct tr_sched *sc, const struct tr_seq *q, uint32_t pos, bool echo)
+{
+    TR_ASSERT(sc->n_jobs < sc->max_out);
+    struct tr_job *j = &sc->jobs[sc->n_jobs];
+    j->slot = q->slot;
+    j->pos = pos;
+    j->echo = echo;
+    j->wants_lp = echo || (q->flags & TR_REQ_LOGPROBS);
+    j->id = echo ? tr_ring_ids(sc->s, q->slot)[pos + 1] : 0;
+    return sc->n_jobs++;
+}
+
+static void add_rows(struct tr_sched *sc, const struct tr_seq *q, uint32_t n, uint32_t seq,
+                     struct tr_row *rows)
+{
+    const uint32_t *ids = tr_ring_ids(sc->s, q->slot);
+    uint64_t told = atomic_load_explicit(&tr_sched_ring(sc, q)->lp_tail, memory_order_relaxed);
+    bool echo = echoes(sc, q);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t pos = q->in_kv + i, out = TR_NO_LOGITS;
+        if (echo && pos + 1 < q->prompt_len && pos + 1 >= told)
+            out = add_job(sc, q, pos, true);
+        else if (pos + 1 == tr_seq_total(q) && q->n_out < q->max_tokens)
+            out = add_job(sc, q, pos, false);
+        rows[i] = (struct tr_row){.token = ids[pos], .pos = pos, .seq = seq, .out = out};
+    }
+}
+
+static struct tr_batch make_batch(struct tr_sched *sc)
+{
+    struct tr_batch b = {.rows = sc->rows, .seqs = sc->tables};
+    sc->n_jobs = 0;
+    for (uint32_t i = 0; i < sc->n_active; i++) {
+        struct tr_seq *q = &sc->seq[sc->active[i]];
+        uint32_t n = sc->plan_do[i].rows;
+        if (!n)
+            continue;
+        sc->tables[b.n_seqs] = tr_kv_table_of(sc->kv, q->slot);
+        add_rows(sc, q, n, b.n_seqs, sc->rows + b.n_rows);
+        b.n_seqs++;
+        b.n_rows += n;
+        q->in_kv += n;
+    }
+    b.n_out = sc->n_jobs;
+    return b;
+}
+
+/* ---- sampling, on the backend's threads ---- */
+
+static void sample_one(void *arg, uint32_t i)
+{
+    struct tr_sched *sc = arg;
+    struct tr_job *j = &sc->jobs[i];
+    const struct tr_ring *r = tr_ring_at(sc->s, j->slot);
+    const struct tr_seq *q = &sc->seq[j->slot];
+    float *logits = sc->logits + (size_t)i * sc->info.n_vocab;
+    if (j->echo) {
+        tr_sample_logprob(sc->sampler, i, logits, j->id, r->params.n_top, &j->lp);
+        return;
+    }
+    struct tr_sample_in in = {.params = &r->params,
+                              .extra = r->extra_len ? &sc->extra[j->slot] : NULL,
+                              .ids = tr_ring_ids(sc->s, j->slot),
+                              .prompt_len = q->prompt_len,
+                              .n_out = q->n_out,
+                              .eog = sc->cfg.eog,
+                              .n_eog = sc->cfg.n_eog};
+    j->id = tr_sample(sc->sampler, i, logits, &in, j->wants_lp ? &j->lp : NULL);
+}
+
+/* ---- publishing ---- */
+
+static bool is_in(uint32_t id, const uint32_t *list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i] == id)
+            return true;
+    return false;
+}
+
+/* The end that the engine finds by itself.  If a stop string may still turn up in tokens that the
+ * reader has not scanned, it waits for the scan as a parked sequence without blocks. */
+static void close_seq(struct tr_sched *sc, struct tr_seq *q, enum tr_state st, enum tr_finish why)
+{
+    if ((q->flags & TR_REQ_STOP_STRINGS) && q->scanned < q->n_out) {
+        tr_sched_drop_kv(sc, q);
+        q->closing = true;
+        q->close_state = st;
+        q->close_finish = why;
+        park(sc, q);
+        return;
+    }
+    tr_settle_end(sc, q, (struct tr_end){.state = st, .finish = why, .finish_index = q->n_out});
+}
+
+static void end_if_over(struct tr_sched *sc, struct tr_seq *q, uint32_t id)
+{
+    const struct tr_ring *r = tr_sched_ring(sc, q);
+    const struct tr_extra *e = &sc->extra[q->slot];
+    if (!(q->flags & TR_REQ_IGNORE_EOS) && is_in(id, sc->cfg.eog, sc->cfg.n_eog))
+        close_seq(sc, q, TR_COMPLETED, TR_FINISH_EOG);
+    else if (r->extra_len && is_in(id, e->stop_ids, e->n_stop))
+        close_seq(sc, q, TR_COMPLETED, TR_FINISH_STOP_ID);
+    else if (q->n_out == q->max_tokens)
+        close_seq(sc, q, TR_INCOMPLETE, TR_FINISH_LENGTH);
+}
+
+static void time_token(struct tr_sched *sc, struct tr_seq *q)
+{
+    struct tr_ring *r = tr_sched_ring(sc, q);
+    if (q->n_out == 1) {
+        q->first_token_ns = sc->now;
+        atomic_store_explicit(&r->first_token_ns, sc->now, memory_order_relaxed);
+        tr_hist_add(sc->stat, TR_HIST_TTFT, sc->now > r->arrival_ns ? sc->now - r->arrival_ns : 0);
+        tr_hist_add(sc->stat, TR_HIST_PREFILL, sc->now - q->started_ns);
+    } else if (q->last_token_ns) {
+        uint64_t gap = sc->now - q->last_token_ns;
+        tr_hist_add(sc->stat, TR_HIST_ITL, gap);
+        q->max_gap_ns = gap > q->max_gap_ns ? gap : q->max_gap_ns;
+    }
+    q->last_token_ns = sc->now;
+}
+
+static void publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
+{
+    struct tr_seq *q = &sc->seq[j->slot];
+    if (q->in_kv <= j->pos)
+        return; /* an earlier entry of this sequence had no room */
+    /* The entry first: who sees the token finds its entry.  No room although there was some when
+     * the plan was made: the reader's count is nonsense.  The row is made again once it is not. */
+    if (j->wants_lp && tr_lpring_push(sc->s, j->slot, &j->lp)) {
+        q->in_kv = j->pos;
+        return;
+    }
+    tr_sched_ring_bell(sc, q->area);
+    if (j->echo)
+        return;
+    int full = tr_ring_push(sc->s, j->slot, j->id, step);
+    TR_ASSERT(full == 0); /* prompt_len + max_tokens <= n_ctx */
+    q->n_out++;
+    time_token(sc, q);
+    if (q->state == TR_PREFILL) {
+        atomic_store_explicit(&tr_sched_ring(sc, q)->prefill_done, q->prompt_len,
+                              memory_order_relaxed);
+        tr_seq_move(sc->s, q, TR_RUNNING);
+    }
+    end_if_over(sc, q, j->id);
+}
+
+/* How far prompts are, and those that wanted nothing but their prompt. */
+static void tell_progress(struct tr_sched *sc)
+{
+    for (uint32_t i = 0; i < sc->n_active; i++) {
+        struct tr_seq *q = &sc->seq[sc->active[i]];
+        if (!sc->plan_do[i].rows || q->state != TR_PREFILL)
+            continue;
+        uint32_t done = q->in_kv < q->prompt_len ? q->in_kv : q->prompt_len;
+        atomic_store_explicit(&tr_sched_ring(sc, q)->prefill_done, done, memory_order_relaxed);
+        tr_sched_ring_bell(sc, q->area);
+        if (q->in_kv == tr_seq_total(q))
+            tr_settle_end(sc, q,
+                          (struct tr_end){.state = TR_INCOMPLETE, .finish = TR_FINISH_LENGTH});
+    }
+}
+
+static void publish_all(struct tr_sched *sc)
+{
+    struct tr_rings *rings = sc->s->rings;
+    uint32_t step = atomic_load_explicit(&rings->step, memory_order_relaxed);
+    sc->now = tr_now_ns();
+    uint64_t ended = sc->now;
+    /* Relaxed: tokens are published after it with a release. */
+    atomic_store_explicit(&rings->step_ns[step % TR_STEP_TIMES], ended, memory_order_relaxed);
+    for (uint32_t i = 0; i < sc->n_jobs; i++) {
+        publish(sc, &sc->jobs[i], step);
+        sc->now = ended; /* one time for all tokens of a step */
+    }
+    tell_progress(sc);
+    /* Release: whoever sees the step counted finds its time. */
+    atomic_store_explicit(&rings->step, step + 1, memory_order_release);
+}
+
+bool tr_step(struct tr_sched *sc)
+{
+    uint64_t began = sc->now;
+    if (sc->n_active == 0)
+        return false;
+    uint32_t rows = make_plan(sc);
+    carry_out(sc);
+    if (!rows)
+        return false;
+    struct tr_batch batch = make_batch(sc);
+    sc->ops->forward(sc->backend, &batch, sc->logits, tr_sched_beat, sc);
+    if (sc->n_jobs)
+        sc->ops->parallel(sc->backend, sc->n_jobs, sample_one, sc);
+    publish_all(sc);
+    tr_hist_add(sc->stat, TR_HIST_STEP, tr_now_ns() - began);
+    sc->progress = true;
+    return true;
+}
