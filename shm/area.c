@@ -107,13 +107,20 @@ void tr_subq_consume(struct tr_shm *s, uint32_t area, uint32_t n)
 
 /* ---- command words ---- */
 
+/* Release: the bit of the word is seen by whoever takes its bit here; pairs with take_summary. */
+static void mark_summary(struct tr_shm *s, uint32_t w)
+{
+    atomic_fetch_or_explicit(&dirty_sums(s, s->my_area)[w / 64], 1ull << (w % 64),
+                             memory_order_release);
+}
+
 static void mark_dirty(struct tr_shm *s, uint32_t slot)
 {
-    uint32_t a = s->my_area, w = slot / 64;
-    /* Release: the word is visible to the engine that takes the bit; pairs with the acquire
-     * exchanges in tr_cmd_sweep.  The summary bit comes after the bit it stands for. */
-    atomic_fetch_or_explicit(&dirty_words(s, a)[w], 1ull << (slot % 64), memory_order_release);
-    atomic_fetch_or_explicit(&dirty_sums(s, a)[w / 64], 1ull << (w % 64), memory_order_release);
+    /* Release: the command is visible to the engine that takes the bit; pairs with the exchange in
+     * sweep_word. */
+    atomic_fetch_or_explicit(&dirty_words(s, s->my_area)[slot / 64], 1ull << (slot % 64),
+                             memory_order_release);
+    mark_summary(s, slot / 64);
 }
 
 void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, uint32_t arg)
@@ -153,17 +160,22 @@ static void sweep_word(struct tr_shm *s, uint32_t area, uint32_t w,
     }
 }
 
+static uint64_t take_summary(_Atomic uint64_t *sum)
+{
+    /* A look first: the exchange would take the line from the frontend in every step. */
+    if (!atomic_load_explicit(sum, memory_order_relaxed))
+        return 0;
+    /* Acquire: pairs with mark_summary. */
+    return atomic_exchange_explicit(sum, 0, memory_order_acquire);
+}
+
 void tr_cmd_sweep(struct tr_shm *s, uint32_t area, void (*fn)(void *, uint32_t, uint32_t, uint64_t),
                   void *arg)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);
     uint32_t n_sums = tr_layout_dirty_sums(&s->config), n_words = tr_layout_dirty_words(&s->config);
     for (uint32_t i = 0; i < n_sums; i++) {
-        _Atomic uint64_t *sum = &dirty_sums(s, area)[i];
-        /* A look first: the exchange would take the line from the frontend in every step. */
-        if (!atomic_load_explicit(sum, memory_order_relaxed))
-            continue;
-        uint64_t bits = atomic_exchange_explicit(sum, 0, memory_order_acquire);
+        uint64_t bits = take_summary(&dirty_sums(s, area)[i]);
         while (bits) {
             uint32_t w = i * 64 + (uint32_t)__builtin_ctzll(bits);
             bits &= bits - 1;

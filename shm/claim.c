@@ -88,7 +88,8 @@ int tr_claim_swap(struct tr_shm *s, uint32_t slot, struct tr_claim old, struct t
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);
     uint64_t word = tr_claim_pack(old);
+    /* Release: as tr_claim_set.  No acquire: tr_claim_get, which read `old`, had it. */
     return atomic_compare_exchange_strong_explicit(&s->claims->word[slot], &word,
-                                                   tr_claim_pack(wanted), memory_order_acq_rel,
+                                                   tr_claim_pack(wanted), memory_order_release,
                                                    memory_order_relaxed);
 }

@@ -119,7 +119,8 @@ int64_t tr_ring_read(const struct tr_shm *s, uint32_t slot, uint32_t gen, uint32
     *state = atomic_load_explicit(&r->state, memory_order_acquire);
     /* Acquire: the ids below the count are whole; pairs with tr_ring_push. */
     uint64_t n = atomic_load_explicit(&r->published, memory_order_acquire);
-    if (atomic_load_explicit(&r->gen, memory_order_acquire) != gen)
+    /* Relaxed: the two acquires above keep it behind them; a ring that was reset meanwhile shows. */
+    if (atomic_load_explicit(&r->gen, memory_order_relaxed) != gen)
         return -ESTALE;
     uint32_t prompt = r->prompt_len;
     uint64_t room = prompt < s->config.n_ctx ? s->config.n_ctx - prompt : 0;

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a process may write, tried from a real child: everything else must kill it or be refused. */
+#include "shm/region.h"
+
+#include "shm/stat.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct tr_shm_config config = {.n_ctx = 64,
+                                            .n_vocab = 100,
+                                            .n_slots = 4,
+                                            .n_admit = 4,
+                                            .max_seqs = 2,
+                                            .n_areas = 2,
+                                            .window = 8,
+                                            .ledger = 1};
+
+/* Runs fn in a child attached as `role`, area 0; its wait status. */
+static int in_child(enum tr_role role, void (*fn)(struct tr_shm *s))
+{
+    struct tr_shm_fds fds;
+    cr_assert_eq(tr_shm_create(&config, &fds, NULL), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct tr_shm s;
+        signal(SIGSEGV, SIG_DFL);
+        if (tr_shm_attach(&s, &fds, role, 0, 1, NULL))
+            _exit(99);
+        fn(&s);
+        _exit(0);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    tr_shm_close_fds(&fds);
+    return status;
+}
+
+/* Under ASan a SIGSEGV is reported and turned into an exit: either way it is not 0. */
+static void must_die(enum tr_role role, void (*fn)(struct tr_shm *s))
+{
+    int status = in_child(role, fn);
+    cr_assert_not(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the write went through");
+    cr_assert_not(WIFEXITED(status) && WEXITSTATUS(status) == 99, "could not attach");
+}
+
+static void write_ring(struct tr_shm *s)
+{
+    tr_ring_at(s, 0)->prompt_len = 1;
+}
+static void write_control(struct tr_shm *s)
+{
+    atomic_store(&s->control->drain, 1);
+}
+static void write_ledger(struct tr_shm *s)
+{
+    atomic_store(&s->ledger->durable, 1);
+}
+static void write_engine_stat(struct tr_shm *s)
+{
+    tr_stat_add(s->stat[TR_STAT_ENGINE], TR_STAT_RUNNING, 1);
+}
+static void write_other_stat(struct tr_shm *s)
+{
+    tr_stat_add(s->stat[TR_STAT_AREA0 + 1], TR_STAT_STREAMS, 1);
+}
+static void write_area(struct tr_shm *s)
+{
+    atomic_store(&s->area[0]->subq_tail, 1);
+}
+static void write_own(struct tr_shm *s)
+{
+    tr_stat_add(s->stat[TR_STAT_AREA0], TR_STAT_STREAMS, 1);
+    atomic_store(&s->area[0]->subq_tail, 1);
+    atomic_store(&s->claims->word[0], 1);
+}
+
+Test(region, a_frontend_writes_its_own_area_statistics_and_claims)
+{
+    int status = in_child(TR_ROLE_FRONTEND, write_own);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+Test(region, a_frontend_cannot_write_rings)
+{
+    must_die(TR_ROLE_FRONTEND, write_ring);
+}
+Test(region, a_frontend_cannot_write_the_control_page)
+{
+    must_die(TR_ROLE_FRONTEND, write_control);
+}
+Test(region, a_frontend_cannot_say_durable)
+{
+    must_die(TR_ROLE_FRONTEND, write_ledger);
+}
+Test(region, a_frontend_cannot_write_other_statistics)
+{
+    must_die(TR_ROLE_FRONTEND, write_engine_stat);
+    must_die(TR_ROLE_FRONTEND, write_other_stat);
+}
+Test(region, the_ledger_cannot_write_areas_or_rings)
+{
+    must_die(TR_ROLE_LEDGER, write_area);
+    must_die(TR_ROLE_LEDGER, write_ring);
+}
+Test(region, the_supervisor_cannot_write_rings_or_areas)
+{
+    must_die(TR_ROLE_SUPERVISOR, write_ring);
+    must_die(TR_ROLE_SUPERVISOR, write_area);
+}
+
+static void other_areas_are_out_of_reach(struct tr_shm *s)
+{
+    if (s->area[1] || s->accounting)
+        _exit(1);
+    size_t rings = tr_layout_region_bytes(&s->config, TR_REGION_RINGS);
+    size_t area = tr_layout_region_bytes(&s->config, TR_REGION_AREA);
+    if (mprotect(s->rings, rings, PROT_READ | PROT_WRITE) == 0)
+        _exit(2);
+    /* Growing one's own mapping shows nothing new: the memfd ends there. */
+    char *more = mremap(s->area[0], area, area + 4096, MREMAP_MAYMOVE);
+    if (more != MAP_FAILED) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            signal(SIGBUS, SIG_DFL);
+            volatile char *p = more + area;
+            *p = 1;
+            _exit(0);
+        }
+        int status;
+        waitpid(pid, &status, 0);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+            _exit(3);
+    }
+    for (int fd = 3; fd < 256; fd++) {
+        char path[64], target[256] = "";
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(path, target, sizeof(target) - 1);
+        if (n > 0 && strstr(target, "memfd:tokenring"))
+            _exit(4);
+    }
+}
+
+Test(region, a_frontend_reaches_nothing_else_by_mprotect_mremap_or_descriptors)
+{
+    int status = in_child(TR_ROLE_FRONTEND, other_areas_are_out_of_reach);
+    cr_assert(WIFEXITED(status), "signal %d", WTERMSIG(status));
+    cr_assert_eq(WEXITSTATUS(status), 0, "way %d is open", WEXITSTATUS(status));
+}
+
+Test(region, another_layout_is_refused)
+{
+    struct tr_shm_fds fds;
+    struct tr_shm s;
+    struct tr_errbuf err;
+    cr_assert_eq(tr_shm_create(&config, &fds, &err), 0);
+    fds.config.n_ctx = 128;
+    cr_assert_lt(tr_shm_attach_all(&s, &fds, &err), 0);
+    tr_shm_close_fds(&fds);
+}
+
+Test(region, impossible_sizes_are_refused_with_a_sentence)
+{
+    struct tr_errbuf err = {""};
+    struct tr_shm_config c = config;
+    c.n_slots = 0;
+    cr_assert_lt(tr_layout_check(&c, &err), 0);
+    cr_assert_gt(strlen(err.msg), 10);
+    c = config;
+    c.n_ctx = UINT32_MAX;
+    cr_assert_lt(tr_layout_check(&c, &err), 0);
+    c = config;
+    c.n_areas = TR_MAX_AREAS + 1;
+    cr_assert_lt(tr_layout_check(&c, &err), 0);
+}
