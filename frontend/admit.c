@@ -3,8 +3,12 @@
 #include "frontend/admit.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 
 #include <string.h>
+
+/* A record is queued in the turn of the end, unless there is no room. */
+#define BACKLOG_NS (100 * 1000000ull)
 
 /* Output tokens of a prompt: what was asked for, limited by the context. */
 static uint32_t limit_tokens(const struct tr_fe *fe, const struct tr_ask *a, size_t prompt_len)
@@ -60,6 +64,21 @@ static void give_back(struct tr_fe *fe, const struct tr_admitted *ad)
         tr_claim_give(fe->shm, ad->slot[k], ad->gen[k]);
 }
 
+/* Why no slot is open: requests, or ended ones whose records the ledger has no room for. */
+static enum tr_err why_none(const struct tr_fe *fe)
+{
+    uint64_t now = tr_now_ns();
+
+    for (uint32_t slot = 0; slot < fe->shm->config.n_slots; slot++) {
+        const struct tr_ring *r = tr_ring_at(fe->shm, slot);
+        uint32_t state = atomic_load_explicit(&r->state, memory_order_acquire);
+        if (tr_state_terminal(state) && !atomic_load_explicit(&r->bill_seq, memory_order_relaxed) &&
+            now - r->finished_ns > BACKLOG_NS)
+            return TR_ERR_LEDGER_BACKLOG;
+    }
+    return TR_ERR_OVERLOADED;
+}
+
 enum tr_err tr_admit(struct tr_fe *fe, const struct tr_ask *a, struct tr_admitted *out)
 {
     struct tr_msg msg[TR_MAX_CHOICES];
@@ -70,7 +89,7 @@ enum tr_err tr_admit(struct tr_fe *fe, const struct tr_ask *a, struct tr_admitte
     out->n = a->n_prompts * a->n;
     TR_ASSERT(out->n >= 1 && out->n <= TR_MAX_CHOICES);
     if (tr_claim_take(fe->shm, out->n, out->slot, out->gen))
-        return TR_ERR_OVERLOADED;
+        return why_none(fe);
     out->rand = tr_fe_random();
     /* One seed for all choices: their draws differ by `choice`. */
     uint64_t seed = a->has_seed ? a->params.seed : tr_fe_random();

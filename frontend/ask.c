@@ -116,7 +116,7 @@ static int encode(const struct tr_ask *a, const char *text, size_t len, const st
     if (check_length(a, p->n, f))
         return -EINVAL;
     /* Most prompts are far shorter than the context; they wait for slots or die, so give it back. */
-    int32_t *fit = realloc(p->ids, p->n * sizeof(*p->ids));
+    int32_t *fit = p->n ? realloc(p->ids, p->n * sizeof(*p->ids)) : NULL;
     if (fit)
         p->ids = fit;
     return 0;

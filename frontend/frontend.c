@@ -25,7 +25,7 @@ static int start_listening(struct body *b)
 {
     const struct tr_frontend_config *c = b->fe.cfg;
 
-    b->listen = calloc(c->n_listen + 1, sizeof(*b->listen));
+    b->listen = calloc(c->n_listen + 1, sizeof(void *));
     if (!b->listen)
         return -1;
     for (unsigned i = 0; i < c->n_listen; i++)

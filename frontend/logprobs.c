@@ -65,7 +65,7 @@ static size_t token_name(const struct tr_vocab *v, uint32_t id, char *buf, size_
     *out = p ? p : "";
     if (!p || tr_utf8_is_valid(p, len))
         return p ? len : 0;
-    memcpy(buf, "bytes:", 6);
+    memcpy(buf, "bytes:", sizeof("bytes:"));
     for (size_t i = 0; i < len && n + 4 <= cap; i++) {
         buf[n++] = '\\';
         buf[n++] = 'x';
@@ -86,7 +86,7 @@ static void emit_chat_token(struct tr_emit *e, const struct tr_vocab *v, uint32_
     tr_emit_f32(e, logprob);
     tr_emit_key(e, "bytes");
     tr_emit_arr(e);
-    for (size_t i = 0; i < len; i++)
+    for (size_t i = 0; p && i < len; i++)
         tr_emit_u64(e, (uint8_t)p[i]);
     tr_emit_arr_end(e);
 }

@@ -5,6 +5,7 @@
  * also those of processes that have died, so they only grow; gauges only over the living. */
 #include "frontend/api.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

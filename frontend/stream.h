@@ -36,33 +36,32 @@ enum {
 struct tr_choice {
     uint32_t slot, gen, index;
     uint32_t prompt_len; /* known from `admitted` on */
+    uint32_t state;      /* enum tr_state as last read */
     bool admitted;       /* the ring shows it */
+    bool text_done;      /* the last token of the text has been scanned */
+    bool echo_done;
+    bool flushed;  /* the sending scan has been told that no more tokens come */
+    bool begun;    /* a delta or finish has been framed: the role is out */
+    bool finished; /* FINISH has been framed */
+    bool blocked;  /* text waits for the connection */
 
     /* scanned side */
     struct tr_scan scan;
     uint64_t scanned;
-    bool text_done;    /* the last token of the text has been scanned */
-    uint64_t text_end; /* then: tokens that make the text (a final end-of-turn token is none) */
-    uint32_t state;    /* enum tr_state as last read */
+    uint64_t text_end; /* text_done: tokens that make the text (an end-of-turn token is none) */
 
     /* sent side */
     struct tr_scan send;
-    uint64_t sent;           /* output tokens framed */
-    uint64_t sent_published; /* cursors as the engine knows them */
-    uint64_t scanned_published;
-    uint64_t coalesce_to; /* tokens below it that became text while nothing could be written */
-    uint32_t echoed;      /* prompt tokens framed (echo) */
-    bool echo_done;
-    bool flushed;  /* the scan has been told that no more tokens come */
-    bool begun;    /* a delta or finish has been framed: the role is out */
-    bool finished; /* FINISH has been framed */
-    bool blocked;
-    uint64_t last_event_ns;
+    uint64_t sent;         /* output tokens framed */
+    uint64_t coalesce_to;  /* tokens below it became text while nothing could be written */
+    uint32_t echoed;       /* prompt tokens framed (echo) */
     uint32_t event_tokens; /* tokens since the last event */
-    uint64_t shown;        /* bytes of text given out, an echoed prompt included */
+    uint64_t last_event_ns;
+    uint64_t shown; /* bytes of text given out, an echoed prompt included */
+    uint64_t sent_published, scanned_published; /* cursors as the engine knows them */
+    struct tr_lpq lpq;                          /* logprob entries not yet framed */
+    struct tr_lp_text lp_text;                  /* not streamed: entries rendered so far */
     uint32_t shown_chars;
-    struct tr_lpq lpq;         /* logprob entries not yet framed */
-    struct tr_lp_text lp_text; /* not streamed: entries rendered so far */
 };
 
 struct tr_mark {

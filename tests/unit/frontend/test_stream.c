@@ -462,22 +462,30 @@ Test(stream, nothing_open_is_503_at_once_also_while_the_engine_stands_still)
 {
     const char *answer;
 
+    struct tr_rig_client *c[32];
+
     rig.engine.deaf = true;
     for (int i = 0; i < 32; i++)
-        post("/v1/completions", PROMPT(",\"stream\":true"));
+        c[i] = post("/v1/completions", PROMPT(",\"stream\":true"));
     cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(""), &answer) == 503);
     cr_expect(strstr(answer, "\"code\":\"engine_overloaded\""), "%s", answer);
+    for (int i = 0; i < 32; i++)
+        tr_rig_close(c[i], true);
 }
 
 Test(stream, a_group_gets_all_its_slots_or_none)
 {
     const char *answer;
 
+    struct tr_rig_client *c[4];
+
     for (int i = 0; i < 3; i++)
-        post("/v1/completions", PROMPT(",\"stream\":true,\"n\":10"));
+        c[i] = post("/v1/completions", PROMPT(",\"stream\":true,\"n\":10"));
     cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(",\"n\":3"), &answer) == 503);
-    post("/v1/completions", PROMPT(",\"stream\":true,\"n\":2"));
+    c[3] = post("/v1/completions", PROMPT(",\"stream\":true,\"n\":2"));
     cr_expect(rig.engine.n_order == 32, "the refused group holds nothing");
+    for (int i = 0; i < 4; i++)
+        tr_rig_close(c[i], true);
 }
 
 Test(stream, engine_down_and_draining_refuse_and_health_tells)
