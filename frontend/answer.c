@@ -102,8 +102,9 @@ static struct tr_emit *begin_head(struct tr_conn *c, int status, const char *typ
     date_field(t);
     if (type)
         field(t, "Content-Type", type);
-    if (c->request_id[0])
-        field(t, "X-Request-Id", c->request_id);
+    if (!c->request_id[0]) /* the head was never complete */
+        tr_conn_take_id(c);
+    field(t, "X-Request-Id", c->request_id);
     cors_fields(c, t);
     tr_emit_bytes(t, c->extra, c->extra_len);
     return t;

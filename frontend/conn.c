@@ -77,12 +77,10 @@ static void arm(struct tr_conn *c)
 static void expired(struct tr_conn *c, uint64_t now)
 {
     uint64_t w = write_deadline(c);
-    if (c->state == TR_CONN_LINGER) {
-        tr_conn_kill(c, TR_CONN_RESET);
-    } else if (w && now >= w) {
+    if (c->state != TR_CONN_LINGER && w && now >= w) {
         c->d->stats.slow_clients++;
         tr_conn_kill(c, TR_CONN_SLOW);
-    } else if (c->answered || !tr_http_begun(&c->http)) {
+    } else if (c->state == TR_CONN_LINGER || c->answered || !tr_http_begun(&c->http)) {
         tr_conn_kill(c, TR_CONN_RESET); /* idle, or has its answer already */
     } else {
         c->d->stats.timeouts++;
@@ -178,7 +176,7 @@ void tr_conn_write_out(struct tr_conn *c)
         ssize_t sent = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR)
             continue;
-        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        if (sent < 0 && errno == EAGAIN) {
             c->may_write = false;
             break;
         }

@@ -103,6 +103,7 @@ void tr_conn_reap(struct tr_conn *c);
 void tr_conn_write_out(struct tr_conn *c); /* what the kernel takes; faults in `broken` */
 
 /* intake.c */
+void tr_conn_take_id(struct tr_conn *c);
 void tr_conn_read(struct tr_conn *c);    /* READING: what has come, as far as it may be taken */
 void tr_conn_drop(struct tr_conn *c);    /* LINGER: what has come, thrown away */
 void tr_conn_advance(struct tr_conn *c); /* on from an answer that has ended, if one has */

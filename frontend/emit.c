@@ -140,9 +140,8 @@ static size_t escape(unsigned char c, char out[6])
         out[1] = to[p - from];
         return 2;
     }
-    memcpy(out, "\\u00", 4);
-    out[4] = hex[c >> 4];
-    out[5] = hex[c & 15];
+    const char code[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    memcpy(out, code, sizeof(code));
     return 6;
 }
 

@@ -17,7 +17,7 @@ enum {
 /* ---- requests -------------------------------------------------------------------------- */
 
 /* The client's x-request-id if it is short and printable, else one of ours. */
-static void take_request_id(struct tr_conn *c)
+void tr_conn_take_id(struct tr_conn *c)
 {
     struct tr_slice v = tr_http_field(&c->http, "x-request-id");
     bool good = v.len > 0 && v.len <= TR_CONN_ID_BYTES;
@@ -84,7 +84,7 @@ static void begin_request(struct tr_conn *c)
     c->keep = h->keep_alive && !c->d->draining;
     c->no_body = h->method == TR_HTTP_HEAD_METHOD;
     c->body_ns = tr_now_ns();
-    take_request_id(c);
+    tr_conn_take_id(c);
     c->rq =
         (struct tr_http_request){.http = h, .request_id = c->request_id, .arrived_ns = c->since_ns};
     if (refused(c) || !h->expect_continue)
@@ -142,6 +142,7 @@ static void next_request(struct tr_conn *c)
     c->body_seen = 0;
     c->body_ns = 0;
     c->extra_len = 0;
+    c->request_id[0] = '\0';
     c->answered = c->answer_done = c->head_sent = c->chunked_out = c->no_body = false;
     c->want_writable = false;
     if (!c->keep || c->d->draining) { /* a stream's head may have gone out before the drain */
@@ -200,8 +201,6 @@ static void broken_request(struct tr_conn *c)
     }
     c->keep = false;
     c->no_body = false;
-    if (!c->request_id[0] || !c->body_ns)
-        take_request_id(c);
     tr_conn_error(c, c->http.err, c->http.why, NULL);
     tr_conn_advance(c);
 }
@@ -284,12 +283,14 @@ static size_t read_some(struct tr_conn *c)
     ssize_t n = recv(c->fd, c->d->scratch, want, MSG_DONTWAIT);
     if (n > 0) {
         c->d->stats.bytes_in += (uint64_t)n;
+        /* Also after a short read the socket is asked once more: a reset that came with these bytes
+         * was reported as "readable" (see conn.h) and makes no edge of its own. */
         return (size_t)n;
     }
     if (n < 0 && errno == EINTR)
         return 0;
     c->may_read = false;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    if (n < 0 && errno == EAGAIN)
         return 0;
     /* FIN between requests, or in the middle of one, which then never was: answers that wait are
      * still written. */

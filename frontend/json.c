@@ -470,7 +470,7 @@ static int child(struct in *in, struct tr_json *parent)
 static int step(struct in *in, bool fresh)
 {
     struct tr_json *parent = &in->doc->node[in->open[in->depth - 1]];
-    char end = parent->type == TR_JSON_OBJECT ? '}' : ']';
+    unsigned char end = parent->type == TR_JSON_OBJECT ? '}' : ']';
     skip_space(in);
     if (in->at >= in->len)
         return fail(in, in->at, "the text ends inside an array or object");

@@ -41,7 +41,7 @@ static void on_listen(evutil_socket_t fd, short what, void *arg)
             pause_accepting(l);
             return;
         }
-        if (errno == EAGAIN || errno == EWOULDBLOCK)
+        if (errno == EAGAIN)
             return;
         /* ECONNABORTED and the network errors of accept(2) belong to one client: the next. */
     }

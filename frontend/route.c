@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "frontend/route.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -52,14 +53,12 @@ const struct tr_route *tr_route_find(const struct tr_route *routes, size_t n,
 
 void tr_route_allow(unsigned allow, char buf[96])
 {
+    size_t len = 0;
     buf[0] = '\0';
-    for (int m = 0; m < TR_HTTP_OTHER; m++) {
-        if (!(allow & 1u << m) && m != TR_HTTP_OPTIONS)
-            continue;
-        if (buf[0])
-            strcat(buf, ", ");
-        strcat(buf, tr_http_method_name((enum tr_http_method)m));
-    }
+    for (int m = 0; m < TR_HTTP_OTHER; m++)
+        if ((allow & 1u << m) || m == TR_HTTP_OPTIONS)
+            len += (size_t)snprintf(buf + len, 96 - len, "%s%s", len ? ", " : "",
+                                    tr_http_method_name((enum tr_http_method)m));
 }
 
 bool tr_route_json_type(struct tr_slice type)

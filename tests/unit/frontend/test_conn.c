@@ -758,6 +758,7 @@ Test(conn, slow_heads_and_bodies_are_timed_out)
     cr_expect_lt(tr_now_ns() - t, 1000 * MS);
     cr_expect_eq(silent->len, 0);
     expect_error_json(head, "request_timeout");
+    cr_expect(has(head, "X-Request-Id: "));
     expect_error_json(body, "request_timeout");
     cr_expect(has(idle, "pong"));
     WAIT(idle->eof, 2000, idle);
@@ -778,6 +779,30 @@ Test(conn, a_dripping_head_does_not_extend_its_time)
         hear(k);
     }
     cr_expect(k->eof && tr_now_ns() - t < 1000 * MS);
+    hang_up(k);
+}
+
+Test(conn, a_slow_reader_of_the_last_answer_is_not_idle)
+{
+    rig.lim.keepalive_ns = 50 * MS;
+    rig.flood_bytes = 200000;
+    start();
+    struct client *k = dial_with(4096);
+    k->deaf = true;
+    say(k, "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
+    for (int i = 0; i < 2000 && !rig.ended; i++) { /* slowly, until only the last bytes wait */
+        k->deaf = i % 4 != 0;
+        pump();
+        hear(k);
+    }
+    cr_assert_eq(rig.ended, 1);
+    k->deaf = true;
+    uint64_t t = tr_now_ns();
+    while (tr_now_ns() - t < 150 * MS)
+        pump();
+    k->deaf = false;
+    WAIT(k->eof, 2000, k);
+    cr_expect(has(k, "0\r\n\r\n") && k->len > rig.flood_bytes && !k->reset);
     hang_up(k);
 }
 
