@@ -17,7 +17,7 @@ const struct tr_err_info *tr_err_info(enum tr_err e)
     return &table[e];
 }
 
-int tr_errf(struct tr_errbuf *err, int ret, const char *fmt, ...)
+int(tr_errf)(struct tr_errbuf *err, int ret, const char *fmt, ...)
 {
     if (!err)
         return ret;

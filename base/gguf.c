@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/gguf.h"
 
+#include "base/assert.h"
 #include "base/gguf_priv.h"
 
 #include <errno.h>
@@ -286,23 +287,28 @@ static uint32_t *sorted(uint32_t n, void *of, int (*cmp)(const void *, const voi
     return idx;
 }
 
-/* Makes room for one more element of an array that grows with what was really read. */
-static int grow(const struct cursor *c, void *array, uint32_t n, size_t size)
+/* An array that grows with what was really read, with room for element n; NULL without memory, and
+ * the array is still the caller's. */
+static void *grow(const struct cursor *c, void *array, uint32_t n, size_t size)
 {
-    if (n && (n < 16 || (n & (n - 1))))
-        return 0;
-    void **p = array, *q = realloc(*p, (n ? 2ull * n : 16) * size);
-    if (!q)
-        return tr_errf(c->err, -ENOMEM, "%s: no memory for %" PRIu32 " entries", c->file, n);
-    *p = q;
-    return 0;
+    if (array && (n < 16 || (n & (n - 1))))
+        return array;
+    array = realloc(array, (n ? 2ull * n : 16) * size);
+    if (!array)
+        tr_errf(c->err, -ENOMEM, "%s: no memory for %" PRIu32 " entries", c->file, n);
+    return array;
 }
 
 static int read_kvs(struct tr_gguf *g, struct cursor *c, uint64_t n)
 {
-    for (; g->n_kv < n; g->n_kv++)
-        if (grow(c, &g->kv, g->n_kv, sizeof(*g->kv)) < 0 || take_kv(c, &g->kv[g->n_kv]) < 0)
+    for (; g->n_kv < n; g->n_kv++) {
+        struct tr_gguf_kv *kv = grow(c, g->kv, g->n_kv, sizeof(*kv));
+        if (!kv)
+            return -ENOMEM;
+        g->kv = kv;
+        if (take_kv(c, &kv[g->n_kv]) < 0)
             return -EINVAL;
+    }
     g->kv_sorted = sorted(g->n_kv, g->kv, cmp_kv);
     if (!g->kv_sorted)
         return tr_errf(c->err, -ENOMEM, "%s: no memory for the index of keys", c->file);
@@ -331,12 +337,20 @@ static int read_tensors(struct tr_gguf *g, struct cursor *c, uint64_t n)
 {
     uint64_t *offset = NULL;
     int r = -EINVAL;
-    for (; g->n_tensors < n; g->n_tensors++)
-        if (grow(c, &g->tensor, g->n_tensors, sizeof(*g->tensor)) < 0 ||
-            grow(c, &offset, g->n_tensors, sizeof(*offset)) < 0 ||
-            take_tensor(c, &g->tensor[g->n_tensors], &offset[g->n_tensors]) < 0)
+    for (; g->n_tensors < n; g->n_tensors++) {
+        struct tr_gguf_tensor *t = grow(c, g->tensor, g->n_tensors, sizeof(*t));
+        if (!t)
             goto out;
+        g->tensor = t;
+        uint64_t *o = grow(c, offset, g->n_tensors, sizeof(*o));
+        if (!o)
+            goto out;
+        offset = o;
+        if (take_tensor(c, &t[g->n_tensors], &o[g->n_tensors]) < 0)
+            goto out;
+    }
     uint64_t data_start = ((uint64_t)c->pos + g->alignment - 1) & ~(g->alignment - 1);
+    TR_ASSERT(offset || !g->n_tensors);
     for (uint32_t i = 0; i < g->n_tensors; i++)
         if (place_tensor(g, c, data_start, &g->tensor[i], offset[i]) < 0)
             goto out;
@@ -403,7 +417,8 @@ static char *shown(const char *path)
     return asprintf(&s, "...%s", path + n - NAME_SHOWN) < 0 ? NULL : s;
 }
 
-static struct tr_gguf *parse(const void *data, size_t len, bool mapped, const char *name,
+/* `map` is `data` if it is to be unmapped at close, and in any case of failure; else NULL. */
+static struct tr_gguf *parse(const void *data, size_t len, void *map, const char *name,
                              struct tr_errbuf *err)
 {
     struct tr_gguf *g = calloc(1, sizeof(*g));
@@ -411,14 +426,14 @@ static struct tr_gguf *parse(const void *data, size_t len, bool mapped, const ch
         g->name = shown(name);
     if (!g || !g->name) {
         tr_errf(err, -ENOMEM, "%.160s: no memory", name);
-        if (mapped)
-            munmap((void *)(uintptr_t)data, len);
+        if (map)
+            munmap(map, len);
         free(g);
         return NULL;
     }
     g->base = data;
     g->len = len;
-    g->mapped = mapped;
+    g->map = map;
     struct cursor c = {.base = data, .len = len, .file = g->name, .err = err};
     uint64_t n_tensors = 0, n_kv = 0;
     if (read_header(&c, &n_tensors, &n_kv) == 0 && read_kvs(g, &c, n_kv) == 0 &&
@@ -430,7 +445,7 @@ static struct tr_gguf *parse(const void *data, size_t len, bool mapped, const ch
 
 struct tr_gguf *tr_gguf_parse(const void *data, size_t len, const char *name, struct tr_errbuf *err)
 {
-    return parse(data, len, false, name, err);
+    return parse(data, len, NULL, name, err);
 }
 
 struct tr_gguf *tr_gguf_open(const char *path, struct tr_errbuf *err)
@@ -462,7 +477,7 @@ struct tr_gguf *tr_gguf_open(const char *path, struct tr_errbuf *err)
         tr_errf(err, -errno, "%.160s: cannot map: %s", path, strerror(errno));
         goto out;
     }
-    g = parse(base, (size_t)st.st_size, true, path, err);
+    g = parse(base, (size_t)st.st_size, base, path, err);
 out:
     close(fd);
     return g;
@@ -472,8 +487,8 @@ void tr_gguf_close(struct tr_gguf *g)
 {
     if (!g)
         return;
-    if (g->mapped)
-        munmap((void *)(uintptr_t)g->base, g->len);
+    if (g->map)
+        munmap(g->map, g->len);
     free(g->kv);
     free(g->kv_sorted);
     free(g->tensor);

@@ -38,7 +38,7 @@ static int load_int(enum tr_gguf_type type, const uint8_t *p, int64_t *out, bool
         *out = *p;
         return 0;
     case TR_GGUF_I8:
-        *out = LOAD(int8_t, p);
+        *out = *p < 128 ? *p : *p - 256;
         return 0;
     case TR_GGUF_U16:
         *out = LOAD(uint16_t, p);

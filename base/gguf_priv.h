@@ -22,7 +22,7 @@ struct tr_gguf {
     char *name; /* for messages; long paths keep their end */
     const uint8_t *base;
     size_t len;
-    bool mapped; /* base is ours to unmap */
+    void *map; /* the same when it is ours to unmap, else NULL */
     uint64_t alignment;
     struct tr_gguf_kv *kv;
     uint32_t *kv_sorted; /* indices by key */

@@ -85,18 +85,20 @@ struct loader {
     uint64_t n_known; /* tensors of the file that found their place */
 };
 
-static int refuse(const struct loader *l, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+static void say(const struct loader *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-static int refuse(const struct loader *l, const char *fmt, ...)
+static void say(const struct loader *l, const char *fmt, ...)
 {
     char why[256];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(why, sizeof(why), fmt, ap);
     va_end(ap);
-    return tr_errf(l->err, -EINVAL, "%.*s: %s", PATH_SHOWN, l->path, why);
+    tr_errf(l->err, -EINVAL, "%.*s: %s", PATH_SHOWN, l->path, why);
 }
+
+/* The sentence after the file's name, and the error. */
+#define refuse(l, ...) (say((l), __VA_ARGS__), -EINVAL)
 
 static const char *arch_key(const struct loader *l, const char *suffix, char key[96])
 {
@@ -276,23 +278,23 @@ static size_t packed_bytes(const struct loader *l, const struct tr_gguf_tensor *
 {
     char buf[24];
     if (t->n_dims > 2 || t->ne[0] != n_in || t->ne[1] != n_out) {
-        refuse(l,
-               "tensor %s is [%" PRIu64 ", %" PRIu64 "], the model's keys say [%" PRIu32
-               ", %" PRIu32 "]",
-               name, t->ne[0], t->ne[1], n_in, n_out);
+        say(l,
+            "tensor %s is [%" PRIu64 ", %" PRIu64 "], the model's keys say [%" PRIu32 ", %" PRIu32
+            "]",
+            name, t->ne[0], t->ne[1], n_in, n_out);
         return 0;
     }
     if (vector && t->type != TR_T_F32) {
-        refuse(l, "tensor %s has type %s; vectors must be F32", name,
-               tr_tensor_type_name(t->type, buf));
+        say(l, "tensor %s has type %s; vectors must be F32", name,
+            tr_tensor_type_name(t->type, buf));
         return 0;
     }
     size_t n = vector ? (size_t)t->bytes : l->ops->mat_bytes(l->dev, t->type, n_in, n_out);
     if (n == 0)
-        refuse(l,
-               "tensor %s has type %s, which is not implemented (F32, F16, BF16, Q8_0, Q4_0 and "
-               "Q4_1 are)",
-               name, tr_tensor_type_name(t->type, buf));
+        say(l,
+            "tensor %s has type %s, which is not implemented (F32, F16, BF16, Q8_0, Q4_0 and "
+            "Q4_1 are)",
+            name, tr_tensor_type_name(t->type, buf));
     return n;
 }
 
@@ -422,7 +424,7 @@ struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, const 
     struct tr_model *m = calloc(1, sizeof(*m));
     struct loader l = {.g = g, .path = path, .ops = ops, .dev = dev, .err = err, .m = m};
     if (!m) {
-        refuse(&l, "no memory");
+        say(&l, "no memory");
         return NULL;
     }
     if (load(&l) < 0) {
