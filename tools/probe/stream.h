@@ -2,8 +2,8 @@
 /* probe/stream.h - one request of the probe: its socket, its two parsers, and what is written down
  * about it.
  *
- * The caller owns the loop: it starts a stream, calls tr_stream_io whenever the socket is ready and
- * tr_stream_expire when the clock says so, until one of them says that the record is settled.
+ * The caller owns the loop: it starts a stream, calls tr_probe_stream_io whenever the socket is ready and
+ * tr_probe_stream_expire when the clock says so, until one of them says that the record is settled.
  *
  * Every stream ends in exactly one outcome, whatever the server does: sizes are bounded (an event
  * TR_STREAM_EVENT_MAX, a response TR_STREAM_BODY_MAX, kept text TR_STREAM_TEXT_MAX) and time by
@@ -63,13 +63,13 @@ struct tr_record {
     size_t text_kept;
 };
 
-struct tr_stream_rules {
+struct tr_probe_stream_rules {
     uint64_t abort_after; /* content events; 0: never */
     uint64_t timeout_ns;
     bool keep_text;
 };
 
-struct tr_stream {
+struct tr_probe_stream {
     int fd; /* -1: not open */
     bool connecting;
     bool event_stream; /* the body goes to the SSE parser, else to `plain` */
@@ -81,30 +81,30 @@ struct tr_stream {
     bool has_error;
     char plain[2048]; /* beginning of a body that is no event stream */
     size_t plain_len;
-    const struct tr_stream_rules *rules;
+    const struct tr_probe_stream_rules *rules;
     struct tr_record *rec;
     struct tr_samples *gaps; /* ms */
     struct tr_httpc http;
     struct tr_sse_parser sse;
 };
 
-/* Begins the connection.  `req` and all the rest are borrowed until tr_stream_fini.  True when the
+/* Begins the connection.  `req` and all the rest are borrowed until tr_probe_stream_fini.  True when the
  * record is settled at once (refused). */
-bool tr_stream_start(struct tr_stream *s, const struct tr_url *url, const char *req, size_t req_len,
-                     const struct tr_stream_rules *rules, struct tr_record *rec,
-                     struct tr_samples *gaps);
+bool tr_probe_stream_start(struct tr_probe_stream *s, const struct tr_url *url, const char *req,
+                           size_t req_len, const struct tr_probe_stream_rules *rules,
+                           struct tr_record *rec, struct tr_samples *gaps);
 
 /* The socket is ready for something.  Reads once at most, so that no stream starves another.
  * True when the record is settled. */
-bool tr_stream_io(struct tr_stream *s);
+bool tr_probe_stream_io(struct tr_probe_stream *s);
 
 /* Waiting for the socket to take bytes? */
-bool tr_stream_wants_write(const struct tr_stream *s);
+bool tr_probe_stream_wants_write(const struct tr_probe_stream *s);
 
 /* The deadline has passed. */
-void tr_stream_expire(struct tr_stream *s);
+void tr_probe_stream_expire(struct tr_probe_stream *s);
 
-void tr_stream_fini(struct tr_stream *s);
+void tr_probe_stream_fini(struct tr_probe_stream *s);
 void tr_record_fini(struct tr_record *r);
 
 #endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "supervisor/heritage.h"
+
+#include "base/gguf.h"
+#include "base/log.h"
+#include "base/sim_vocab.h"
+#include "supervisor/model_path.h"
+#include "text/vocab.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { SIM_CTX = 8192, BACKLOG = 4096, MIN_CTX = 8 };
+
+/* ---- the model: what must be known of it before anybody forks ---- */
+
+struct model_facts {
+    uint64_t n_ctx; /* as trained */
+    uint32_t n_vocab;
+};
+
+static void note_eog(struct tr_heritage *h, const struct tr_vocab *v, struct model_facts *m)
+{
+    m->n_vocab = tr_vocab_size(v);
+    int32_t ids[TR_MAX_EOG];
+    size_t n = tr_vocab_eog_ids(v, ids, TR_MAX_EOG);
+    struct tr_sched_config *c = &h->engine.sched;
+    c->n_eog = (uint32_t)(n < TR_MAX_EOG ? n : TR_MAX_EOG);
+    for (uint32_t i = 0; i < c->n_eog; i++)
+        c->eog[i] = (uint32_t)ids[i];
+}
+
+static int file_facts(struct tr_heritage *h, struct model_facts *m, struct tr_errbuf *err)
+{
+    struct tr_gguf *g = tr_gguf_open(h->model_path, err);
+    if (!g)
+        return -EINVAL;
+    int ret = -EINVAL;
+    char key[128];
+    struct tr_str arch;
+    struct tr_vocab *v = tr_vocab_open(g, err);
+    if (v) {
+        note_eog(h, v, m);
+        tr_vocab_close(v);
+        if (tr_gguf_str(g, "general.architecture", &arch) || arch.len > 64)
+            tr_errf(err, 0, "%s: general.architecture is missing", h->model_path);
+        else {
+            snprintf(key, sizeof(key), "%.*s.context_length", (int)arch.len, arch.p);
+            ret = tr_gguf_u64(g, key, &m->n_ctx);
+            if (ret || m->n_ctx < MIN_CTX || m->n_ctx > 1u << 24)
+                ret =
+                    tr_errf(err, -EINVAL, "%s: %s is missing or out of range", h->model_path, key);
+        }
+    }
+    tr_gguf_close(g);
+    return ret;
+}
+
+static int sim_facts(struct tr_heritage *h, struct model_facts *m, struct tr_errbuf *err)
+{
+    struct tr_vocab *v = tr_vocab_sim();
+    if (!v)
+        return tr_errf(err, -ENOMEM, "no memory for the sim vocabulary");
+    note_eog(h, v, m);
+    tr_vocab_close(v);
+    m->n_ctx = SIM_CTX;
+    return 0;
+}
+
+/* "dir/Name.Q4_1.gguf" -> "Name.Q4_1". */
+static void name_model(struct tr_heritage *h)
+{
+    const char *file = strrchr(h->model_path, '/');
+    file = file ? file + 1 : h->model_path;
+    size_t n = strlen(file);
+    if (n > 5 && strcmp(file + n - 5, ".gguf") == 0)
+        n -= 5;
+    snprintf(h->model_stem, sizeof(h->model_stem), "%.*s", (int)n, *file ? file : "sim");
+    snprintf(h->served_name, sizeof(h->served_name), "%s",
+             *h->opt.served_name ? h->opt.served_name : h->model_stem);
+}
+
+static int find_model(struct tr_heritage *h, struct model_facts *m, struct tr_errbuf *err)
+{
+    const char *word = h->opt.model;
+    if (!*word)
+        return tr_errf(err, -EINVAL, "--model is missing (a GGUF file, smollm2 or sim)");
+    bool sim = strcmp(word, "sim") == 0;
+    if (sim && h->opt.backend == 1)
+        return tr_errf(err, -EINVAL, "--model sim has no weights: --backend cpu cannot run it");
+    int ret = sim ? 0 : tr_model_path(word, h->model_path, sizeof(h->model_path), err);
+    if (!ret)
+        ret = sim ? sim_facts(h, m, err) : file_facts(h, m, err);
+    name_model(h);
+    return ret;
+}
+
+/* ---- sizes ---- */
+
+static unsigned cores(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > 0 ? (unsigned)n : 1;
+}
+
+static int choose_sizes(struct tr_heritage *h, const struct model_facts *m, struct tr_shm_config *c,
+                        struct tr_errbuf *err)
+{
+    const struct tr_options *o = &h->opt;
+    if (o->ctx_size && o->ctx_size < MIN_CTX)
+        return tr_errf(err, -EINVAL, "--ctx-size %llu is too small: at least %d",
+                       (unsigned long long)o->ctx_size, MIN_CTX);
+    if (o->ctx_size > m->n_ctx)
+        return tr_errf(err, -EINVAL,
+                       "--ctx-size %llu is more than the model was trained for (%llu)",
+                       (unsigned long long)o->ctx_size, (unsigned long long)m->n_ctx);
+    uint64_t admit = o->max_seqs + o->max_queue;
+    uint64_t slots = o->max_streams ? o->max_streams : 4 * admit;
+    if (slots > 1u << 20)
+        slots = 1u << 20;
+    h->n_frontends = o->frontends ? (unsigned)o->frontends : cores() / 2 > 2 ? cores() / 2 : 2;
+    if (h->n_frontends > TR_MAX_AREAS / 2)
+        h->n_frontends = TR_MAX_AREAS / 2;
+    *c = (struct tr_shm_config){.n_ctx = (uint32_t)(o->ctx_size ? o->ctx_size : m->n_ctx),
+                                .n_vocab = m->n_vocab,
+                                .n_slots = (uint32_t)slots,
+                                .n_admit = (uint32_t)admit,
+                                .max_seqs = (uint32_t)o->max_seqs,
+                                .n_areas = 2 * h->n_frontends,
+                                .window = (uint32_t)o->window,
+                                .ledger = h->use_ledger};
+    return tr_layout_check(c, err);
+}
+
+/* ---- sockets ---- */
+
+static int bind_one(struct tr_heritage *h, const struct addrinfo *a, struct tr_errbuf *err)
+{
+    int one = 1, fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return tr_errf(err, -errno, "cannot make a socket: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (a->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+    if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
+        int e = errno;
+        close(fd);
+        return tr_errf(err, -e, "cannot listen on %s port %llu: %s", h->opt.host,
+                       (unsigned long long)h->opt.port, strerror(e));
+    }
+    struct sockaddr_storage ss = {0};
+    socklen_t len = sizeof(ss);
+    getsockname(fd, (struct sockaddr *)&ss, &len);
+    h->port = ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port
+                                             : ((struct sockaddr_in *)&ss)->sin_port);
+    h->listen_fds[h->n_listen++] = fd;
+    return 0;
+}
+
+static int listen_all(struct tr_heritage *h, struct tr_errbuf *err)
+{
+    char port[16];
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM},
+                    *list;
+    snprintf(port, sizeof(port), "%llu", (unsigned long long)h->opt.port);
+    int e = getaddrinfo(h->opt.host, port, &hints, &list);
+    if (e)
+        return tr_errf(err, -EINVAL, "--host %s: %s", h->opt.host, gai_strerror(e));
+    int ret = 0;
+    for (const struct addrinfo *a = list; a && !ret && h->n_listen < TR_MAX_LISTEN; a = a->ai_next)
+        ret = bind_one(h, a, err);
+    freeaddrinfo(list);
+    return ret;
+}
+
+/* ---- the children's configurations ---- */
+
+static void configure_engine(struct tr_heritage *h)
+{
+    const struct tr_options *o = &h->opt;
+    bool sim = o->backend == 2 || !*h->model_path;
+    struct tr_engine_config *e = &h->engine;
+    e->ops = sim ? &tr_backend_sim : &tr_backend_cpu;
+    e->sched.prefill_chunk = (uint32_t)o->prefill_chunk;
+    e->sched.ttft_target_ns = o->ttft_target;
+    e->sched.itl_target_ns = o->itl_target;
+    e->backend =
+        (struct tr_backend_config){.model_path = *h->model_path ? h->model_path : NULL,
+                                   .math = (enum tr_math)o->cpu_math,
+                                   .kv_type = (enum tr_kv_type)o->kv_type,
+                                   .n_threads = o->threads ? (uint32_t)o->threads : cores(),
+                                   .kv_bytes = o->kv_memory,
+                                   .sim_step_us = (uint32_t)o->sim_step_us,
+                                   .sim_prefill_us = (uint32_t)o->sim_prefill_us};
+}
+
+static void configure_frontend(struct tr_heritage *h)
+{
+    const struct tr_options *o = &h->opt;
+    h->frontend =
+        (struct tr_frontend_config){.listen_fds = h->listen_fds,
+                                    .n_listen = h->n_listen,
+                                    .model_path = *h->model_path ? h->model_path : NULL,
+                                    .served_name = h->served_name,
+                                    .model_stem = h->model_stem,
+                                    .chat_template = *o->chat_template ? o->chat_template : NULL,
+                                    .version = TR_VERSION,
+                                    .backend = h->engine.ops == &tr_backend_sim ? "sim" : "cpu",
+                                    .heartbeat_ns = o->heartbeat,
+                                    .write_deadline_ns = o->write_deadline,
+                                    .min_drain_bps = o->min_drain_bps,
+                                    .timeout_ns = o->timeout,
+                                    .max_stream_ns = o->max_stream,
+                                    .coalesce_ns = o->coalesce,
+                                    .ledger_wait_ns = o->ledger_wait,
+                                    .stream_buffer = o->stream_buffer,
+                                    .max_body = o->max_body,
+                                    .max_connections = (uint32_t)o->max_connections,
+                                    .max_choices = (uint32_t)o->max_choices,
+                                    .header_timeout_ns = o->header_timeout,
+                                    .body_timeout_ns = o->body_timeout,
+                                    .keepalive_ns = o->keepalive,
+                                    .cors_origin = *o->cors ? o->cors : NULL};
+}
+
+int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
+{
+    struct model_facts m = {0};
+    struct tr_shm_config c = {0};
+    h->supervisor = getpid();
+    h->use_ledger = strcmp(h->opt.ledger, "off") != 0;
+    int ret = find_model(h, &m, err);
+    if (!ret)
+        ret = choose_sizes(h, &m, &c, err);
+    if (!ret)
+        ret = listen_all(h, err);
+    if (!ret)
+        ret = tr_shm_create(&c, &h->fds, err);
+    if (ret)
+        return ret;
+    configure_engine(h);
+    configure_frontend(h);
+    h->ledger = (struct tr_ledger_config){
+        .path = h->opt.ledger, .model = h->served_name, .parent_pid = h->supervisor};
+    tr_log(TR_LOG_INFO,
+           "%u slots of %u tokens; shared memory %.1f MiB of address space, %.1f KiB for a stream",
+           c.n_slots, c.n_ctx, (double)tr_shm_total_bytes(&c) / 1048576.0,
+           (double)tr_shm_slot_bytes(&c) / 1024.0);
+    return 0;
+}
+
+void tr_heritage_fini(struct tr_heritage *h)
+{
+    for (unsigned i = 0; i < h->n_listen; i++)
+        close(h->listen_fds[i]);
+    tr_shm_close_fds(&h->fds);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* supervisor/heritage.h - everything a child inherits, in one struct.
+ *
+ * Filled by the supervisor before the first fork and not changed afterwards, so that a replacement
+ * starts with exactly what its predecessor had. */
+#ifndef TR_SUPERVISOR_HERITAGE_H
+#define TR_SUPERVISOR_HERITAGE_H
+
+#include "engine/engine.h"
+#include "frontend/frontend.h"
+#include "ledger/ledger.h"
+#include "shm/region.h"
+#include "supervisor/options.h"
+
+#include <sys/types.h>
+
+enum { TR_MAX_LISTEN = 8 };
+
+struct tr_heritage {
+    struct tr_options opt;
+    struct tr_shm_fds fds;
+    struct tr_engine_config engine;
+    struct tr_frontend_config frontend; /* `number` is set in the child */
+    struct tr_ledger_config ledger;
+    int listen_fds[TR_MAX_LISTEN];
+    unsigned n_listen;
+    unsigned port; /* the one that was bound */
+    unsigned n_frontends;
+    pid_t supervisor;
+    bool use_ledger;
+    char model_path[4096]; /* "" for the sim vocabulary */
+    char served_name[128];
+    char model_stem[128];
+};
+
+/* From the options: model looked up and checked, sockets bound, shared memory made, configurations
+ * filled.  0, or -errno and one clear sentence. */
+int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err);
+void tr_heritage_fini(struct tr_heritage *h);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* supervisor/main.c - the one binary: its subcommands. */
+#include "base/log.h"
+#include "supervisor/heritage.h"
+#include "supervisor/process.h"
+#include "supervisor/supervise.h"
+#include "bench/bench.h"
+#include "probe/probe.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int serve(int argc, char **argv)
+{
+    static struct tr_heritage h;
+    struct tr_errbuf err;
+    tr_log_init("tokenring", false);
+    int ret = tr_options_parse(&h.opt, argc, argv, &err);
+    if (ret > 0) {
+        tr_options_help();
+        return 0;
+    }
+    tr_log_init("tokenring", h.opt.log_format);
+    if (!ret)
+        ret = tr_heritage_init(&h, &err);
+    if (ret) {
+        tr_log(TR_LOG_ERROR, "%s", err.msg);
+        return ret == -EINVAL ? 2 : 1;
+    }
+    tr_title_set("tokenring: supervisor");
+    int status = tr_supervise(&h);
+    tr_heritage_fini(&h);
+    return status;
+}
+
+static int version(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    printf("tokenring " TR_VERSION "\n");
+    return 0;
+}
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} commands[] = {
+    {"serve", serve, "serve a model (see tokenring serve --help)"},
+    {"probe", tr_probe_main, "measure a server from outside: first token, gaps, truncated streams"},
+    {"bench", tr_bench_main, "measure kernels and the forward pass on this machine"},
+    {"version", version, "print the version"},
+};
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+static int usage(FILE *to, int status)
+{
+    fprintf(to, "usage: tokenring COMMAND [flags]\n\n");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    tr_title_init(argc, argv);
+    if (argc < 2)
+        return usage(stderr, 2);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return usage(stdout, 0);
+    fprintf(stderr, "tokenring: there is no command '%s'\n", argv[1]);
+    return usage(stderr, 2);
+}

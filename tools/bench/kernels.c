@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tools/bench/kernels.c - how fast the CPU's kernels run here. */
+#include "bench/kernels.h"
+
+#include "base/clock.h"
+#include "cpu_kernels/ops.h"
+#include "cpu_kernels/quant.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPS (&tr_ops_cpu)
+
+enum { ROWS_MAX = 32, DIM_MAX = 1536, TURNS = 40 };
+
+struct args {
+    uint32_t threads;
+    int level; /* -1: all */
+    uint32_t turn_ms;
+    uint32_t pool_mib; /* weights to cycle through */
+};
+
+struct bench {
+    const struct args *args;
+    struct tr_dev *dev;
+    enum tr_cpu_level level;
+    uint32_t n_threads;
+    float *x;
+    float *y;
+    float *out;
+};
+
+/* One call of what is measured; `i` counts calls. */
+typedef void call_fn(struct bench *b, void *arg, uint32_t i);
+
+/* Microseconds of a call: the best mean of TURNS turns, short enough to fit between what others
+ * do on the machine. */
+static double measure(struct bench *b, call_fn *call, void *arg)
+{
+    double best = 1e30;
+    uint32_t i = 0;
+    call(b, arg, i++);
+    for (int turn = 0; turn < TURNS; turn++) {
+        uint64_t begin = tr_now_ns();
+        uint64_t end = begin + (uint64_t)b->args->turn_ms * 1000000U / TURNS;
+        uint64_t now;
+        uint32_t n = 0;
+        do {
+            call(b, arg, i++);
+            n++;
+            now = tr_now_ns();
+        } while (now < end);
+        double us = (double)(now - begin) / 1000.0 / n;
+        best = us < best ? us : best;
+    }
+    return best;
+}
+
+static void report(const struct bench *b, const char *op, const char *shape, uint32_t rows,
+                   double us, double bytes, double macs)
+{
+    printf("%s,%s,%u,%s,%u,%.2f,%.2f,%.2f\n", op, shape, rows, tr_cpu_level_name(b->level),
+           b->n_threads, us, bytes / us / 1000.0, macs / us / 1000.0);
+    fflush(stdout);
+}
+
+/* Memory that holds something: never a zero page, never subnormals. */
+static void *filled(size_t bytes)
+{
+    uint8_t *p = aligned_alloc(TR_OPS_ALIGN, (bytes + 63) / 64 * 64);
+    if (!p) {
+        fprintf(stderr, "bench kernels: no memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    /* As halves and as floats these bytes are around 1. */
+    for (size_t i = 0; i < bytes; i++)
+        p[i] = i % 4 == 3 || i % 4 == 1 ? 0x3C : (uint8_t)(i * 37);
+    return p;
+}
+
+struct products {
+    struct tr_mat *mats;
+    uint32_t n_mats;
+    struct tr_act act;
+};
+
+static void call_product(struct bench *b, void *arg, uint32_t i)
+{
+    struct products *p = arg;
+    OPS->matmul(b->dev, &p->mats[i % p->n_mats], &p->act, b->out);
+}
+
+/* All row counts of one shape. */
+static void bench_product(struct bench *b, enum tr_tensor_type type, uint32_t n_in, uint32_t n_out)
+{
+    static const uint32_t rows[] = {1, 2, 8, 32};
+    struct products p = {0};
+    size_t bytes = OPS->mat_bytes(b->dev, type, n_in, n_out);
+    void *data = filled(tr_quant_row_bytes(type, n_in) * n_out);
+    void *act_mem = filled(OPS->act_bytes(b->dev, ROWS_MAX, n_in));
+    char name[24];
+    char op[40];
+    char shape[32];
+
+    p.n_mats = (uint32_t)(((size_t)b->args->pool_mib << 20) / bytes) + 1;
+    p.mats = calloc(p.n_mats, sizeof *p.mats);
+    uint8_t *mem = filled(bytes * p.n_mats);
+    if (!p.mats)
+        exit(1);
+    OPS->mat_prepare(b->dev, &p.mats[0], type, n_in, n_out, data, mem);
+    for (uint32_t i = 1; i < p.n_mats; i++) {
+        memcpy(mem + i * bytes, mem, bytes);
+        OPS->mat_adopt(b->dev, &p.mats[i], type, n_in, n_out, mem + i * bytes);
+    }
+    OPS->act_init(b->dev, &p.act, ROWS_MAX, n_in, act_mem);
+    snprintf(op, sizeof op, "product_%s", tr_tensor_type_name(type, name));
+    snprintf(shape, sizeof shape, "%ux%u", n_out, n_in);
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        OPS->act_set(b->dev, &p.act, b->x, rows[r]);
+        double us = measure(b, call_product, &p);
+        report(b, op, shape, rows[r], us, (double)bytes, (double)n_in * n_out * rows[r]);
+    }
+    free(mem);
+    free(p.mats);
+    free(data);
+    free(act_mem);
+}
+
+struct attention {
+    struct tr_kv kv;
+    struct tr_place places[ROWS_MAX];
+    uint32_t n_rows;
+    uint32_t n_head;
+};
+
+static void call_attention(struct bench *b, void *arg, uint32_t i)
+{
+    struct attention *a = arg;
+    OPS->attention(b->dev, &a->kv, i % a->kv.n_layer, a->places, a->n_rows, b->x, a->n_head, 0.125F,
+                   b->out);
+}
+
+/* 9 heads on 3, 64 wide; the rows are the last ones of a context of n. */
+static void bench_attention(struct bench *b, enum tr_ops_kv type, const char *op, uint32_t n)
+{
+    static const uint32_t rows[] = {1, 32};
+    uint32_t blocks[4096 / TR_OPS_KV_BLOCK];
+    struct attention a = {.n_head = 9};
+    char shape[32];
+
+    a.kv = (struct tr_kv){.type = type,
+                          .n_layer = 30,
+                          .n_blocks = n / TR_OPS_KV_BLOCK,
+                          .n_head_kv = 3,
+                          .head_dim = 64,
+                          .block_bytes = tr_kv_block_bytes(type, 3, 64)};
+    a.kv.mem = filled(a.kv.n_layer * a.kv.n_blocks * a.kv.block_bytes);
+    for (uint32_t i = 0; i < a.kv.n_blocks; i++)
+        blocks[i] = i;
+    snprintf(shape, sizeof shape, "context %u", n);
+    for (size_t r = 0; r < 2; r++) {
+        a.n_rows = rows[r];
+        for (uint32_t i = 0; i < a.n_rows; i++)
+            a.places[i] = (struct tr_place){blocks, n - a.n_rows + i};
+        double us = measure(b, call_attention, &a);
+        report(b, op, shape, a.n_rows, us, (double)a.kv.n_blocks * (double)a.kv.block_bytes,
+               (double)n * a.n_rows * a.n_head * 64 * 2);
+    }
+    free(a.kv.mem);
+}
+
+static void call_norm(struct bench *b, void *arg, uint32_t i)
+{
+    (void)i;
+    OPS->rms_norm(b->dev, b->x, b->y, 1e-5F, *(uint32_t *)arg, 576, b->out);
+}
+
+static void call_silu(struct bench *b, void *arg, uint32_t i)
+{
+    (void)i;
+    OPS->silu_mul(b->dev, b->out, b->y, *(uint32_t *)arg, DIM_MAX);
+}
+
+static void call_quantise(struct bench *b, void *arg, uint32_t i)
+{
+    (void)i;
+    OPS->act_set(b->dev, arg, b->x, ((struct tr_act *)arg)->max_rows);
+}
+
+static void bench_rows(struct bench *b)
+{
+    static const uint32_t rows[] = {1, 32};
+    for (size_t r = 0; r < 2; r++) {
+        uint32_t n = rows[r];
+        struct tr_act act;
+        void *mem = filled(OPS->act_bytes(b->dev, n, DIM_MAX));
+        OPS->act_init(b->dev, &act, n, DIM_MAX, mem);
+        report(b, "rms_norm", "576", n, measure(b, call_norm, &n), 4.0 * 576 * n, 0);
+        report(b, "silu_mul", "1536", n, measure(b, call_silu, &n), 8.0 * DIM_MAX * n, 0);
+        report(b, "quantise", "1536", n, measure(b, call_quantise, &act), 4.0 * DIM_MAX * n, 0);
+        free(mem);
+    }
+}
+
+/* The shapes of SmolLM2-135M. */
+static void bench_level(struct bench *b)
+{
+    static const uint32_t shapes[][2] = {{576, 192}, {576, 576}, {576, 1536}, {1536, 576}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        bench_product(b, TR_T_Q4_1, shapes[i][0], shapes[i][1]);
+    bench_product(b, TR_T_Q8_0, 576, 49152);
+    bench_product(b, TR_T_Q4_0, 576, 1536);
+    bench_product(b, TR_T_F16, 576, 1536);
+    bench_product(b, TR_T_F32, 576, 1536);
+    bench_attention(b, TR_OPS_KV_F16, "attention_f16", 256);
+    bench_attention(b, TR_OPS_KV_F16, "attention_f16", 2048);
+    bench_attention(b, TR_OPS_KV_Q8_0, "attention_q8_0", 2048);
+    bench_attention(b, TR_OPS_KV_F32, "attention_f32", 2048);
+    bench_rows(b);
+}
+
+static int usage(void)
+{
+    fputs("usage: bench kernels [--threads N] [--level generic|avx2|avx512] [--turn-ms N]\n"
+          "                     [--pool-mib N]\n",
+          stderr);
+    return 2;
+}
+
+/* A number from 1 to max, or 0. */
+static uint32_t number(const char *s, uint32_t max)
+{
+    char *end;
+    unsigned long v = strtoul(s, &end, 10);
+    return *end || end == s || v > max ? 0 : (uint32_t)v;
+}
+
+static int parse(int argc, char **argv, struct args *a)
+{
+    static const struct option options[] = {{"threads", required_argument, NULL, 't'},
+                                            {"level", required_argument, NULL, 'l'},
+                                            {"turn-ms", required_argument, NULL, 'm'},
+                                            {"pool-mib", required_argument, NULL, 'p'},
+                                            {NULL, 0, NULL, 0}};
+    static const char *const levels[] = {"generic", "avx2", "avx512"};
+    int c;
+    optind = 1;
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (c == 't') {
+            a->threads = number(optarg, 256);
+        } else if (c == 'm') {
+            a->turn_ms = number(optarg, 60000);
+        } else if (c == 'p') {
+            a->pool_mib = number(optarg, 65536);
+        } else if (c == 'l') {
+            for (a->level = 2; a->level >= 0 && strcmp(levels[a->level], optarg) != 0; a->level--)
+                ;
+            if (a->level < 0)
+                return usage();
+        } else {
+            return usage();
+        }
+    }
+    if (optind != argc || !a->threads || !a->turn_ms || !a->pool_mib)
+        return usage();
+    return 0;
+}
+
+int tr_bench_kernels_main(int argc, char **argv)
+{
+    struct args a = {.threads = 1, .level = -1, .turn_ms = 100, .pool_mib = 128};
+    int rc = parse(argc, argv, &a);
+    if (rc)
+        return rc;
+
+    struct bench b = {.args = &a, .n_threads = a.threads};
+    b.x = filled(sizeof(float) * ROWS_MAX * DIM_MAX);
+    b.y = filled(sizeof(float) * ROWS_MAX * DIM_MAX);
+    b.out = filled(sizeof(float) * ROWS_MAX * 49152);
+    puts("op,shape,rows,level,threads,us,gb_s,gmac_s");
+    for (int level = TR_CPU_AVX512; level >= TR_CPU_GENERIC && rc == 0; level--) {
+        /* All levels means all that are worth a server's while: plain C is measured when asked. */
+        if (a.level < 0 ? level == TR_CPU_GENERIC : level != a.level)
+            continue;
+        b.level = (enum tr_cpu_level)level;
+        if (tr_cpu_level_find(b.level) != b.level)
+            continue;
+        struct tr_errbuf err = {{0}};
+        struct tr_cpu_config c = {
+            .math = TR_OPS_INT8, .level_max = b.level, .n_threads = a.threads};
+        b.dev = tr_cpu_open(&c, &err);
+        if (!b.dev) {
+            fprintf(stderr, "bench kernels: %s\n", err.msg);
+            rc = 1;
+            break;
+        }
+        bench_level(&b);
+        OPS->close(b.dev);
+    }
+    free(b.x);
+    free(b.y);
+    free(b.out);
+    return rc;
+}
