@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "enginerig/engine_rig.h"
+
+#include "shm/bill.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+static struct tr_engine_rig r;
+
+static void setup(void)
+{
+    struct tr_engine_rig_config c = {
+        .shm = {.n_slots = 24, .n_admit = 12, .max_seqs = 3, .window = 6, .ledger = 1}};
+    tr_engine_rig_open(&r, &c);
+}
+
+static void teardown(void)
+{
+    tr_engine_rig_close(&r);
+}
+
+TestSuite(recover, .init = setup, .fini = teardown);
+
+static void check_lost(const struct tr_rig_req *q)
+{
+    const struct tr_ring *ring = tr_rig_ring(&r, q);
+    cr_assert_eq(tr_rig_state(&r, q), TR_ERROR);
+    cr_assert_eq(ring->err, TR_ERR_ENGINE_LOST);
+    cr_assert_eq(ring->finish_index, tr_rig_published(&r, q));
+    cr_assert_neq(atomic_load(&ring->bill_seq), 0);
+}
+
+/* All released and durable: everything is as at the start. */
+static void check_clean(const struct tr_rig_req *q, uint32_t n)
+{
+    tr_rig_ledger_runs(&r);
+    for (uint32_t i = 0; i < n; i++)
+        tr_rig_release(&r, &q[i]);
+    tr_rig_run(&r, NULL, 0);
+    cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_OPEN), r.c.shm.n_admit);
+    cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_TAKEN), 0);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_KV_USED), 0);
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req next = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, &next, 1);
+    cr_assert_eq(tr_rig_published(&r, &next), 16);
+    tr_rig_ledger_runs(&r);
+    tr_rig_release(&r, &next);
+    tr_rig_run(&r, NULL, 0);
+}
+
+Test(recover, every_state_ends_with_engine_lost_once_and_the_slots_come_back)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q[8];
+    q[0] = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, NULL, 0);
+    cr_assert_eq(tr_rig_state(&r, &q[0]), TR_PARKED);
+    for (uint32_t i = 1; i < 7; i++)
+        q[i] = tr_rig_submit(&r, &a);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_state(&r, &q[1]), TR_RUNNING);
+    cr_assert_eq(tr_rig_state(&r, &q[6]), TR_WAITING);
+    q[7] = tr_rig_submit(&r, &a); /* never read */
+    uint32_t kept = tr_rig_published(&r, &q[0]);
+    tr_engine_rig_crash(&r);
+    tr_engine_rig_restart(&r);
+    for (uint32_t i = 0; i < 8; i++)
+        check_lost(&q[i]);
+    cr_assert_eq(tr_rig_published(&r, &q[0]), kept, "what was published stays");
+    cr_assert_eq(tr_rig_bills(&r), 8);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_END_ENGINE_LOST), 8);
+    check_clean(q, 8);
+}
+
+Test(recover, what_had_ended_keeps_its_end_and_its_record)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    a.params.max_tokens = 3;
+    struct tr_rig_req q[2] = {tr_rig_submit(&r, &a), tr_rig_submit(&r, &a)};
+    tr_rig_run(&r, NULL, 0);
+    tr_rig_ledger_runs(&r);
+    tr_rig_release(&r, &q[0]);
+    /* The dead engine had taken the dirty bit, but not the slot. */
+    tr_role = TR_ROLE_ENGINE;
+    tr_engine_rig_crash(&r);
+    tr_engine_rig_restart(&r);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_bills(&r), 2);
+    cr_assert_eq(tr_rig_state(&r, &q[1]), TR_INCOMPLETE);
+    cr_assert_eq(atomic_load(&tr_rig_ring(&r, &q[0])->gen), q[0].gen + 1);
+    check_clean(q, 2);
+}
+
+Test(recover, a_number_that_was_never_counted_is_void)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    a.params.max_tokens = 3;
+    struct tr_rig_req q = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, NULL, 0);
+    /* As if the engine had died between the number and the push. */
+    atomic_store(&r.s.accounting->tail, 0);
+    tr_engine_rig_restart(&r);
+    cr_assert_eq(tr_rig_bills(&r), 1);
+    cr_assert_eq(atomic_load(&tr_rig_ring(&r, &q)->bill_seq), 1);
+    check_clean(&q, 1);
+}
+
+Test(recover, a_group_has_one_record_also_when_half_of_it_was_not_read)
+{
+    struct tr_rig_ask a[3] = {tr_rig_ask(), tr_rig_ask(), tr_rig_ask()};
+    struct tr_rig_req q[3];
+    tr_rig_submit_group(&r, a, 3, q);
+    tr_rig_turn(&r);
+    tr_engine_rig_restart(&r);
+    cr_assert_eq(tr_rig_bills(&r), 1);
+    cr_assert_eq(tr_rig_bill(&r, 0)->choices, 3);
+    check_clean(q, 3);
+
+    tr_rig_submit_group(&r, a, 3, q);
+    tr_engine_rig_restart(&r);
+    for (uint32_t i = 0; i < 3; i++)
+        check_lost(&q[i]);
+    cr_assert_eq(tr_rig_bills(&r), 3, "one for this group, one for the request between");
+    cr_assert_eq(tr_rig_bill(&r, 2)->choices, 3);
+    check_clean(q, 3);
+}
+
+Test(recover, a_group_with_a_finished_choice)
+{
+    struct tr_rig_ask a[2] = {tr_rig_ask(), tr_rig_ask()};
+    struct tr_rig_req q[2];
+    a[0].params.max_tokens = 1;
+    tr_rig_submit_group(&r, a, 2, q);
+    tr_rig_turn(&r);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_state(&r, &q[0]), TR_INCOMPLETE);
+    tr_engine_rig_restart(&r);
+    cr_assert_eq(tr_rig_state(&r, &q[0]), TR_INCOMPLETE);
+    check_lost(&q[1]);
+    cr_assert_eq(tr_rig_bills(&r), 1);
+    cr_assert_eq(tr_rig_bill(&r, 0)->completion_tokens, 3);
+    check_clean(q, 2);
+}
+
+Test(recover, open_and_claimed_slots_stay_with_their_frontends)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q = tr_rig_prepare(&r, &a);
+    tr_engine_rig_restart(&r);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_OPEN), 11);
+    tr_rig_push(&r, &q);
+    tr_rig_run(&r, &q, 1);
+    cr_assert_eq(tr_rig_published(&r, &q), 16);
+    check_clean(&q, 1);
+}
+
+Test(recover, a_release_that_was_cut_short_is_done_again)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    a.params.max_tokens = 3;
+    struct tr_rig_req q = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, NULL, 0);
+    tr_rig_ledger_runs(&r);
+    atomic_fetch_add(&tr_rig_ring(&r, &q)->gen, 1); /* the first thing a reset does */
+    tr_engine_rig_restart(&r);
+    tr_rig_turn(&r);
+    cr_assert_eq(atomic_load(&tr_rig_ring(&r, &q)->state), TR_FREE);
+    cr_assert_eq(tr_rig_bills(&r), 1);
+    check_clean(NULL, 0);
+}
+
+Test(recover, a_frontend_that_died_with_the_engine_is_buried)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    a.area = 2;
+    struct tr_rig_req q[2] = {tr_rig_submit(&r, &a), tr_rig_submit(&r, &a)};
+    tr_rig_turn(&r);
+    struct tr_rig_req unread = tr_rig_submit(&r, &a);
+    tr_engine_rig_crash(&r);
+    tr_rig_kill_frontend(&r, 2);
+    tr_engine_rig_restart(&r);
+    cr_assert_eq(atomic_load(&r.s.rings->area_ack[2]), 1);
+    cr_assert_eq(tr_rig_bills(&r), 3);
+    check_clean(NULL, 0);
+    (void)q;
+    (void)unread;
+}
+
+Test(recover, nonsense_in_the_rings_is_bounded)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q[3];
+    for (uint32_t i = 0; i < 3; i++)
+        q[i] = tr_rig_submit(&r, &a);
+    tr_rig_turn(&r);
+    struct tr_ring *x = tr_rig_ring(&r, &q[0]), *y = tr_rig_ring(&r, &q[1]);
+    x->prompt_len = UINT32_MAX;
+    atomic_store(&x->published, UINT64_MAX);
+    x->owner_area = 77;
+    y->group_lead = 99999;
+    y->group_n = 5;
+    atomic_store(&tr_rig_ring(&r, &q[2])->state, 1234);
+    tr_engine_rig_restart(&r);
+    for (uint32_t i = 0; i < 3; i++)
+        cr_assert_eq(tr_rig_state(&r, &q[i]), TR_ERROR);
+    cr_assert_eq(tr_rig_bills(&r), 3);
+    check_clean(q + 1, 2);
+}
+
+/* Restarts at any moment of random traffic: one record for each request, every slot comes back. */
+Test(recover, any_moment, .timeout = 100)
+{
+    enum { ROUNDS = 300 };
+    struct tr_rig_req q[12];
+    uint64_t submitted = 0;
+    srand(21);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        struct tr_rig_ask a[3] = {tr_rig_ask(), tr_rig_ask(), tr_rig_ask()};
+        uint32_t n = 0;
+        while (n < 9) {
+            uint32_t g = 1 + (uint32_t)rand() % 3;
+            a[0].area = a[1].area = a[2].area = (uint32_t)rand() % 4;
+            if (tr_rig_submit_group(&r, a, g, &q[n]))
+                break;
+            submitted++;
+            for (uint32_t k = (uint32_t)rand() % 4; k; k--)
+                tr_rig_turn(&r);
+            if (rand() % 4 == 0)
+                tr_rig_cancel(&r, &q[n], TR_ERR_CLIENT_GONE);
+            n += g;
+        }
+        for (uint32_t k = (uint32_t)rand() % 8; k; k--)
+            tr_rig_turn(&r);
+        tr_engine_rig_restart(&r);
+        cr_assert_eq(tr_rig_bills(&r), submitted, "round %u", round);
+        tr_rig_ledger_runs(&r);
+        for (uint32_t i = 0; i < n; i++)
+            tr_rig_release(&r, &q[i]);
+        tr_rig_run(&r, NULL, 0);
+        cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_OPEN), r.c.shm.n_admit);
+    }
+}
