@@ -394,16 +394,24 @@ void *tr_model_map(size_t len, bool huge)
     return p;
 }
 
+/* The name goes to logs and terminals: what is not plain ASCII becomes '?'. */
+static void copy_name(const struct tr_gguf *g, char *out, size_t size)
+{
+    struct tr_str s = {"", 0};
+    (void)tr_gguf_str(g, "general.name", &s);
+    size_t n = s.len < size ? s.len : size - 1;
+    for (size_t i = 0; i < n; i++)
+        out[i] = s.p[i] >= 0x20 && s.p[i] < 0x7f ? s.p[i] : '?';
+    out[n] = 0;
+}
+
 static int load(struct loader *l)
 {
     struct tr_model *m = l->m;
-    struct tr_str s;
     if (find_arch(l) < 0 || read_hparams(l, &m->hp) < 0)
         return -EINVAL;
     snprintf(m->arch, sizeof(m->arch), "%s", l->arch->name);
-    if (tr_gguf_str(l->g, "general.name", &s) == 0)
-        snprintf(m->name, sizeof(m->name), "%.*s",
-                 (int)(s.len < sizeof(m->name) ? s.len : sizeof(m->name) - 1), s.p);
+    copy_name(l->g, m->name, sizeof(m->name));
     m->layers = calloc(m->hp.n_layer, sizeof(*m->layers));
     if (!m->layers)
         return refuse(l, "no memory for %" PRIu32 " layers", m->hp.n_layer);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 tr_unit_test(engine model)
 tr_unit_test(engine forward testrig)
+tr_fuzz(model engine)
 tr_unit_test(engine seq)
 tr_unit_test(engine kv)
 tr_unit_test(engine plan)
