@@ -10,7 +10,8 @@
 
 #include "frontend/conn.h"
 
-struct tr_route {
+/* In the order a table reads best, not the tightest. */
+struct tr_route {               // NOLINT(clang-analyzer-optin.performance.Padding)
     enum tr_http_method method; /* a GET route answers HEAD too */
     const char *pattern;
     tr_handler *handler;

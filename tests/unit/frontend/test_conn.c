@@ -529,7 +529,7 @@ Test(conn, sockets_have_nodelay_and_bounded_buffers)
     socklen_t len = sizeof(on);
     bool seen = false;
     for (int fd = 3; fd < 64; fd++) { /* the server's end is the one whose peer is t */
-        struct sockaddr_in a, b;
+        struct sockaddr_in a = {0}, b = {0};
         socklen_t al = sizeof(a), bl = sizeof(b);
         if (getpeername(fd, (struct sockaddr *)&a, &al) != 0 || a.sin_family != AF_INET ||
             getsockname(t->fd, (struct sockaddr *)&b, &bl) != 0 || a.sin_port != b.sin_port)

@@ -293,13 +293,14 @@ Test(http, floods_are_cut_before_they_take_memory)
 
 Test(http, a_target_at_the_limit_is_taken_and_one_beyond_is_not)
 {
-    static char s[TR_HTTP_MAX_TARGET + 100];
-    memcpy(s, "GET /", 5);
-    memset(s + 5, 'a', TR_HTTP_MAX_TARGET);
-    strcpy(s + 4 + TR_HTTP_MAX_TARGET, " HTTP/1.1\r\nHost: x\r\n\r\n");
-    good(s, strlen(s));
-    strcpy(s + 5 + TR_HTTP_MAX_TARGET, " HTTP/1.1\r\nHost: x\r\n\r\n");
-    bad(s, strlen(s), TR_ERR_URI_TOO_LONG);
+    static char s[TR_HTTP_MAX_TARGET + 100], path[TR_HTTP_MAX_TARGET + 2];
+    memset(path, 'a', TR_HTTP_MAX_TARGET);
+    path[0] = '/';
+    int n = snprintf(s, sizeof(s), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
+    good(s, (size_t)n);
+    path[TR_HTTP_MAX_TARGET] = 'a';
+    n = snprintf(s, sizeof(s), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
+    bad(s, (size_t)n, TR_ERR_URI_TOO_LONG);
 }
 
 static void flags(const char *s, bool keep, bool expect, enum tr_err refuse)
@@ -445,8 +446,7 @@ Test(http, http_parser_takes_what_we_take)
     for (int i = 0; i < 100000; i++) {
         char s[512];
         const char *seed = seeds[rnd(sizeof(seeds) / sizeof(seeds[0]))];
-        size_t len = strlen(seed);
-        memcpy(s, seed, len);
+        size_t len = (size_t)snprintf(s, sizeof(s), "%s", seed);
         for (uint32_t k = rnd(3); k; k--) {
             size_t at = rnd((uint32_t)len);
             if (rnd(2)) {

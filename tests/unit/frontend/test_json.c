@@ -130,26 +130,26 @@ Test(json, integers_are_exact_and_kinds_of_numbers_can_be_told_apart)
 {
     static const struct {
         const char *text;
-        int ret;
         int64_t i;
+        int ret;
         int num;
     } t[] = {
         {"0", 0, 0, TR_JSON_INT},
         {"-0", 0, 0, TR_JSON_INT},
-        {"10", 0, 10, TR_JSON_INT},
-        {"10.0", 0, 10, TR_JSON_REAL},
-        {"1e1", 0, 10, TR_JSON_REAL},
-        {"10.5", -EINVAL, 0, TR_JSON_REAL},
-        {"4294967297", 0, 4294967297, TR_JSON_INT},
-        {"9007199254740993", 0, 9007199254740993, TR_JSON_INT},
-        {"9223372036854775807", 0, INT64_MAX, TR_JSON_INT},
-        {"-9223372036854775808", 0, INT64_MIN, TR_JSON_INT},
-        {"9223372036854775808", -ERANGE, 0, TR_JSON_UINT},
-        {"18446744073709551615", -ERANGE, 0, TR_JSON_UINT},
-        {"18446744073709551616", -ERANGE, 0, TR_JSON_REAL},
-        {"-9223372036854775809", -ERANGE, 0, TR_JSON_REAL},
-        {"1e20", -ERANGE, 0, TR_JSON_REAL},
-        {"1e400", -ERANGE, 0, TR_JSON_REAL},
+        {"10", 10, 0, TR_JSON_INT},
+        {"10.0", 10, 0, TR_JSON_REAL},
+        {"1e1", 10, 0, TR_JSON_REAL},
+        {"10.5", 0, -EINVAL, TR_JSON_REAL},
+        {"4294967297", 4294967297, 0, TR_JSON_INT},
+        {"9007199254740993", 9007199254740993, 0, TR_JSON_INT},
+        {"9223372036854775807", INT64_MAX, 0, TR_JSON_INT},
+        {"-9223372036854775808", INT64_MIN, 0, TR_JSON_INT},
+        {"9223372036854775808", 0, -ERANGE, TR_JSON_UINT},
+        {"18446744073709551615", 0, -ERANGE, TR_JSON_UINT},
+        {"18446744073709551616", 0, -ERANGE, TR_JSON_REAL},
+        {"-9223372036854775809", 0, -ERANGE, TR_JSON_REAL},
+        {"1e20", 0, -ERANGE, TR_JSON_REAL},
+        {"1e400", 0, -ERANGE, TR_JSON_REAL},
         {"1e-400", 0, 0, TR_JSON_REAL},
     };
     for (size_t k = 0; k < sizeof(t) / sizeof(t[0]); k++) {
@@ -195,7 +195,7 @@ Test(json, duplicate_keys_are_refused_in_small_and_large_objects)
     size_t at = n;
     n += (size_t)sprintf(s + n, "\"k1234\":0}");
     expect_fault(s, n, at, "twice");
-    memcpy(s + at, "\"kx234", 6);
+    s[at + 2] = 'x';
     expect_good(s, n);
 }
 
@@ -206,7 +206,7 @@ static void timed_depth(const char *open, size_t times)
     cr_assert(s);
     n += (size_t)sprintf(s, "{\"x\":");
     for (size_t i = 0; i < times; i++, n += unit)
-        memcpy(s + n, open, unit);
+        memmove(s + n, open, unit);
     struct tr_json_fault f;
     uint64_t t = tr_now_ns();
     cr_expect_null(tr_json_parse(s, n, &f));
@@ -302,8 +302,9 @@ static uint32_t rnd(uint32_t n)
 }
 
 static const char *const seeds[] = {
-    "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi \\u00e9 \\ud83d\\ude00\"}],"
-    "\"max_tokens\":10,\"temperature\":0.7,\"stop\":[\"a\",\"b\"],\"stream\":true,\"x\":null}",
+    ("{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi \\u00e9 "
+     "\\ud83d\\ude00\"}],"
+     "\"max_tokens\":10,\"temperature\":0.7,\"stop\":[\"a\",\"b\"],\"stream\":true,\"x\":null}"),
     "[1,2.5e3,-0.1,1e-5,true,false,null,\"\\\"\\\\\\/\\b\\f\\n\\r\\t\",[],{}]",
     "{\"a\":{\"b\":{\"c\":[[[1]]]}},\"\xe4\xbd\xa0\":\"\xc3\xa9\",\"k\":\"\\u0041\"}",
 };
@@ -383,8 +384,7 @@ Test(json, agrees_with_jansson_on_mutated_texts)
     for (int i = 0; i < 60000; i++) {
         char s[512];
         const char *seed = seeds[rnd(sizeof(seeds) / sizeof(seeds[0]))];
-        size_t len = strlen(seed);
-        memcpy(s, seed, len);
+        size_t len = (size_t)snprintf(s, sizeof(s), "%s", seed);
         len = mutate(s, len);
         compare(s, len, &both);
     }
