@@ -89,6 +89,7 @@ static bool fill_ring(struct tr_sched *sc, uint32_t area, uint32_t slot,
          (req->extra_len == 0 || copy_extra(sc, area, slot, req->extra_len));
     if (!ok)
         wipe(sc, slot, req);
+    r->of_gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
     r->owner_area = area;
     r->owner_epoch = sc->epoch[area];
     r->stream_rand = req->stream_rand;

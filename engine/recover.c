@@ -10,7 +10,7 @@
  *                to a message that still waits; one that is not is the truth, message or no message
  *   record       its number is written before it is counted: a number above the queue's tail is void
  *   release      generation, wiping, claim: a free ring whose claim is not open or claimed in this
- *                generation is reset once more; so is one whose taken claim is a generation behind
+ *                generation is reset once more; so is one whose fields are of another generation
  * Numbers in a ring are bounded before use: a crashed engine may have left anything. */
 #include "engine/sched_priv.h"
 
@@ -71,7 +71,7 @@ static void find_slot(struct tr_sched *sc, uint32_t slot)
     uint32_t state = atomic_load_explicit(&r->state, memory_order_acquire);
     *q = (struct tr_seq){.slot = slot, .lead = slot, .group_next = TR_NO_SLOT};
     q->gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
-    bool torn = tr_state_terminal(state) && c.state == TR_CLAIM_TAKEN && c.gen + 1 == q->gen;
+    bool torn = r->of_gen != q->gen;
     if (state == TR_FREE)
         find_free(sc, slot, c);
     else if (torn)
