@@ -308,6 +308,9 @@ TR_INLINE void attend_tile(const int Q, const enum tr_ops_kv type, const struct 
 TR_INLINE void attend_typed(const enum tr_ops_kv type, const struct tr_attend *a,
                             struct tile_state *t)
 {
+#ifdef TR_PLAIN
+    attend_tile((int)t->n_queries, type, a, t);
+#else
     for (uint32_t i = t->n_queries; i < QUERIES; i++)
         t->query[i] = t->query[0];
     switch (t->n_queries) {
@@ -331,6 +334,7 @@ TR_INLINE void attend_typed(const enum tr_ops_kv type, const struct tr_attend *a
         attend_tile(8, type, a, t);
         break;
     }
+#endif
 }
 
 static __attribute__((noinline)) void attend_f16(const struct tr_attend *a, struct tile_state *t)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cpu_kernels/avx2.c - the kernels for AVX2, FMA and F16C. */
+#include "cpu_kernels/lanes_avx2.h"
+
 #include "cpu_kernels/kernels.h"
 #include "cpu_kernels/kv.h"
-#include "cpu_kernels/lanes_avx2.h"
 #include "cpu_kernels/quant.h"
 #include "cpu_kernels/strip.h"
 

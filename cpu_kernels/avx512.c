@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cpu_kernels/avx512.c - the kernels for AVX-512 (F, BW, DQ, VL) with VNNI. */
+#include "cpu_kernels/lanes_avx512.h"
+
 #include "cpu_kernels/kernels.h"
 #include "cpu_kernels/kv.h"
-#include "cpu_kernels/lanes_avx512.h"
 #include "cpu_kernels/quant.h"
 #include "cpu_kernels/strip.h"
 

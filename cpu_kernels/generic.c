@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cpu_kernels/generic.c - the kernels in plain C: the meaning of every operation (N6). */
+#include "cpu_kernels/lanes_generic.h"
+
 #include "cpu_kernels/kernels.h"
 #include "cpu_kernels/kv.h"
-#include "cpu_kernels/lanes_generic.h"
 #include "cpu_kernels/quant.h"
 #include "cpu_kernels/strip.h"
 
-#define TILE 4
+#define TILE 1
 
 /* The whole number in block b of weight row `lane`, element k. */
 TR_INLINE int32_t weight_int(const enum tr_tensor_type type, const uint8_t *quants, int lane, int k)

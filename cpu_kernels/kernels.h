@@ -3,7 +3,8 @@
  *
  * The operations of ops.h are cut into pieces of work by cpu.c (rows, strips, heads) and given to
  * the threads; a kernel does one piece.  Three files fill the table: generic.c, avx2.c, avx512.c.
- * Each includes the same *.inl bodies over its own lanes_*.h and adds its own integer products. */
+ * Each includes its lanes_*.h first, then this, then the same *.inl bodies over those lanes, and
+ * adds its own integer products. */
 #ifndef TR_CPU_KERNELS_KERNELS_H
 #define TR_CPU_KERNELS_KERNELS_H
 
@@ -66,7 +67,9 @@ extern const struct tr_kernels tr_kernels_avx512;
     }
 
 /* Unrolls the loop that follows; its bound is a constant after inlining. */
-#if defined(__clang__)
+#if defined(TR_PLAIN)
+#define TR_UNROLL
+#elif defined(__clang__)
 #define TR_UNROLL _Pragma("unroll")
 #else
 #define TR_UNROLL _Pragma("GCC unroll 16")

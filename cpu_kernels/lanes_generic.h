@@ -13,7 +13,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TR_INLINE static inline __attribute__((always_inline))
+/* The bodies are not specialised for shapes here (sizes stay variables, nothing is unrolled): it
+ * would gain little and take minutes to compile under sanitizers. */
+#define TR_PLAIN 1
+#define TR_INLINE static inline
 #define TR_EACH_LANE for (int l = 0; l < 16; l++)
 
 typedef struct {

@@ -91,6 +91,7 @@ TR_INLINE void product(const enum tr_tensor_type type, const struct tr_mat *w,
             tile(4, type, strip, a, row, o, n_out, lanes);
             break;
 #endif
+#if TILE > 1
         case 3:
             tile(3, type, strip, a, row, o, n_out, lanes);
             break;
@@ -100,6 +101,7 @@ TR_INLINE void product(const enum tr_tensor_type type, const struct tr_mat *w,
         case 1:
             tile(1, type, strip, a, row, o, n_out, lanes);
             break;
+#endif
         default:
             break;
         }
