@@ -171,7 +171,7 @@ void tr_conn_write_out(struct tr_conn *c)
     while (!c->broken && c->may_write && evbuffer_get_length(c->out)) {
         struct evbuffer_iovec v[IOV_PER_WRITE];
         int n = evbuffer_peek(c->out, -1, NULL, v, IOV_PER_WRITE);
-        struct msghdr m = {.msg_iov = (struct iovec *)v,
+        struct msghdr m = {.msg_iov = v, /* libevent's iovec is the system's */
                            .msg_iovlen = (size_t)(n < IOV_PER_WRITE ? n : IOV_PER_WRITE)};
         ssize_t sent = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR)
@@ -195,9 +195,6 @@ void tr_conn_write_out(struct tr_conn *c)
     else if (!c->blocked_ns)
         c->blocked_ns = tr_now_ns();
 }
-
-_Static_assert(sizeof(struct evbuffer_iovec) == sizeof(struct iovec),
-               "libevent's iovec is the system's");
 
 /* After writing: faults, the end of the answer, the wish for more. */
 static void after_write(struct tr_conn *c)
