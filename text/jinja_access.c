@@ -268,6 +268,11 @@ static struct tr_jv *slice_str(struct tr_jctx *c, struct tr_jstr s, int64_t star
     return out;
 }
 
+static struct tr_jv *bad_bound(struct tr_jctx *c)
+{
+    return tr_jfail(c, TR_JERR_RUNTIME, "slice indices must be integers or None");
+}
+
 struct tr_jv *tr_jslice(struct tr_jctx *c, struct tr_jv *o, struct tr_jv *const part[3])
 {
     int64_t start;
@@ -278,18 +283,18 @@ struct tr_jv *tr_jslice(struct tr_jctx *c, struct tr_jv *o, struct tr_jv *const 
     if (o->type == TR_JV_RANGE)
         return tr_jfail(c, TR_JERR_UNSUPPORTED, "slicing a range is not supported");
     if (o->type != TR_JV_STR && o->type != TR_JV_LIST && o->type != TR_JV_TUPLE)
-        return missing(c, o, &c->none, false);
+        return tr_jfail(c, TR_JERR_RUNTIME, "'%s' object cannot be sliced", tr_jtype_name(o));
     int64_t n = tr_jlength(c, o);
     if (n < 0)
         return NULL;
     if (part[2] && part[2]->type != TR_JV_NONE && !tr_jas_int(part[2], &step))
-        return missing(c, o, &c->none, false);
+        return bad_bound(c);
     if (step == 0)
         return tr_jfail(c, TR_JERR_RUNTIME, "slice step cannot be zero");
     bool back = step < 0;
     if (!bound(part[0], back ? n - 1 : 0, n, back ? -1 : 0, back ? n - 1 : n, &start) ||
         !bound(part[1], back ? -1 : n, n, back ? -1 : 0, back ? n - 1 : n, &stop))
-        return missing(c, o, &c->none, false);
+        return bad_bound(c);
     if (step < -n - 1) /* one item at most; keeps the arithmetic below in range */
         step = -n - 1;
     if (step > n + 1)

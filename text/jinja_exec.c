@@ -208,7 +208,12 @@ static enum tr_jflow exec_filtered(struct tr_jev *e, const struct tr_jn *n)
     enum tr_jflow flow = capture(e, n->b, &v);
     if (flow != TR_JFLOW_NEXT)
         return flow;
-    return flow_of(print(e, tr_jev_filter(e, n->a, v)));
+    v = tr_jev_filter(e, n->a, v);
+    if (v && v->type != TR_JV_STR) {
+        tr_jfail(e->c, TR_JERR_RUNTIME, "a filter block must give a str, not %s", tr_jtype_name(v));
+        return TR_JFLOW_ERROR;
+    }
+    return flow_of(print(e, v));
 }
 
 /* The values are evaluated outside of the new scope. */

@@ -143,8 +143,35 @@ FN(f_join)
     return tr_jstr_join(c, sep->s, &parts, true);
 }
 
+/* The sort filter's keys are lists: equal ones are never asked which is less. */
+static bool wrap_keys(struct tr_jctx *c, struct tr_jlist *keys)
+{
+    for (size_t i = 0; i < keys->n; i++) {
+        struct tr_jv *one = tr_jnew_list(c, TR_JV_TUPLE, 1);
+        if (!one)
+            return false;
+        one->l.v[one->l.n++] = keys->v[i];
+        keys->v[i] = one;
+    }
+    return true;
+}
+
+/* sorted() wants an integer there. */
+static bool want_reverse(struct tr_jctx *c, const struct tr_jv *v, bool *out)
+{
+    int64_t i = 0;
+    if (v && !tr_jas_int(v, &i)) {
+        tr_jfail(c, TR_JERR_RUNTIME, "'%s' object cannot be interpreted as an integer",
+                 tr_jtype_name(v));
+        return false;
+    }
+    *out = i != 0;
+    return true;
+}
+
 FN(f_sort)
 {
+    bool reverse;
     struct tr_jlist l;
     struct tr_jlist keys;
     struct tr_jlist out;
@@ -152,13 +179,15 @@ FN(f_sort)
         memchr(a->pos[2]->s.p, ',', a->pos[2]->s.len))
         return tr_jfail(c, TR_JERR_UNSUPPORTED, "sort by several attributes is not supported");
     if (!tr_jiterate(c, v, &l) || !keys_of(c, &l, a->pos[2], truth(a->pos[1]), &keys) ||
-        !sorted(c, &l, &keys, truth(a->pos[0]), &out))
+        !wrap_keys(c, &keys) || !want_reverse(c, a->pos[0], &reverse) ||
+        !sorted(c, &l, &keys, reverse, &out))
         return NULL;
     return list_value(c, out, v->user);
 }
 
 FN(f_dictsort)
 {
+    bool reverse;
     struct tr_jlist l;
     struct tr_jlist out;
     struct tr_jlist keys;
@@ -176,7 +205,7 @@ FN(f_dictsort)
     view.view.d = &v->d;
     view.view.kind = TR_JVIEW_ITEMS;
     if (!tr_jiterate(c, &view, &l) || !keys_of(c, &l, &pos, truth(a->pos[0]), &keys) ||
-        !sorted(c, &l, &keys, truth(a->pos[2]), &out))
+        !want_reverse(c, a->pos[2], &reverse) || !sorted(c, &l, &keys, reverse, &out))
         return NULL;
     return list_value(c, out, v->user);
 }
@@ -356,8 +385,10 @@ FN(f_groupby)
 static struct tr_jargs args_from(const struct tr_jargs *a, size_t n)
 {
     struct tr_jargs rest = *a;
-    rest.pos += n;
-    rest.n -= n;
+    if (n) { /* without arguments pos is NULL */
+        rest.pos += n;
+        rest.n -= n;
+    }
     return rest;
 }
 

@@ -240,7 +240,9 @@ FN(m_join)
 FN(m_splitlines)
 {
     struct tr_jv *out = tr_jnew_list(c, TR_JV_LIST, 0);
-    bool keep = a->pos[0] && tr_jtruth(a->pos[0]);
+    int64_t keep = 0;
+    if (!want_int(c, a->pos[0], &keep))
+        return NULL;
     return out && tr_jstr_splitlines(c, self->s, keep, &out->l) ? out : NULL;
 }
 
