@@ -13,3 +13,8 @@ if(NOT TOKENRING_SANITIZE)
     set_tests_properties(golden_forward_${mode} PROPERTIES LABELS golden TIMEOUT 900)
   endforeach()
 endif()
+
+# The recorded files are those that the manifest and the README speak of.
+add_test(NAME golden_manifest COMMAND python3 tests/golden/check_golden.py --manifest
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(golden_manifest PROPERTIES LABELS golden)
