@@ -131,8 +131,10 @@ static void start_what_is_due(struct supervisor *v)
         born(&v->ledger, tr_process_ledger(v->h));
     if (due(&v->engine) && v->drain != TR_DRAIN_CUT)
         start_engine(v);
+    /* The first one alone until it serves: what keeps frontends from starting (a template, say) is
+     * told once. */
     for (unsigned i = 0; i < v->h->n_frontends && !draining; i++)
-        if (due(&v->front[i]))
+        if (due(&v->front[i]) && (i == 0 || v->front[0].served))
             start_frontend(v, i);
 }
 
@@ -229,14 +231,18 @@ static void child_died(struct supervisor *v, struct child *c, const char *who, i
 {
     bool expected = v->drain >= TR_DRAIN_CLOSED;
     look_who_serves(v);
+    if (!expected && could_not_start(c, status)) { /* nothing to add to its one sentence */
+        c->pid = 0;
+        v->failed = true;
+        return;
+    }
     if (!expected || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
         log_death(who, c->pid, status);
     c->pid = 0;
     if (expected)
         return;
-    if (could_not_start(c, status) || dying_too_often(v)) {
-        tr_log(TR_LOG_ERROR, "%s %s: giving up", who,
-               c->served ? "and its like keep dying" : "could not start");
+    if (dying_too_often(v)) {
+        tr_log(TR_LOG_ERROR, "%s and its like keep dying: giving up", who);
         v->failed = true;
         return;
     }
