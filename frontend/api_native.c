@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a DELETE waits for the engine's word. */
+/* How long a DELETE waits for the engine's word, and how often it looks: nobody rings us for the
+ * slots of others, and they are used again soon after their end. */
 #define CANCEL_WAIT_NS (5 * 1000000000ull)
+#define CANCEL_LOOK_NS (1000000ull)
 
 /* ---- events ---- */
 
@@ -232,8 +234,11 @@ static void reply_status(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_i
     tr_emit_obj(e);
     tr_emit_kstr(e, "id", name);
     tr_emit_kstr(e, "object", "stream");
-    tr_emit_kstr(e, "status", known ? status_name(state) : "ended");
-    tr_emit_kstr(e, "reason", end && r->err ? tr_err_info((enum tr_err)r->err)->code : NULL);
+    /* The slot was used again before we looked: it ended as it was told to. */
+    tr_emit_kstr(e, "status", known ? status_name(state) : "cancelled");
+    tr_emit_kstr(e, "reason",
+                 !known ? "cancelled"
+                        : (end && r->err ? tr_err_info((enum tr_err)r->err)->code : NULL));
     if (tokens)
         tr_emit_ku64(e, "last_token", tokens - 1);
     else
@@ -276,8 +281,11 @@ bool tr_api_native_pump(struct tr_fe *fe)
         uint32_t state = TR_FREE;
         next = w->next;
         if (tr_ring_read(fe->shm, w->id.slot, w->id.gen, &state) >= 0 &&
-            !tr_state_terminal(state) && now < w->due_ns)
+            !tr_state_terminal(state) && now < w->due_ns) {
+            if (!fe->wake_ns || now + CANCEL_LOOK_NS < fe->wake_ns)
+                fe->wake_ns = now + CANCEL_LOOK_NS;
             continue;
+        }
         struct tr_conn *c = w->conn;
         struct tr_stream_id id = w->id;
         tr_conn_unbind(c);

@@ -204,6 +204,7 @@ static void arm_wake(struct tr_fe *fe)
 
 static bool pump(struct tr_fe *fe)
 {
+    fe->wake_ns = 0;
     bool moved = tr_api_native_pump(fe); /* before the streams: it reads rings they release */
 
     return tr_streams_pump(fe) || moved;

@@ -580,7 +580,6 @@ bool tr_streams_pump(struct tr_fe *fe)
     struct tr_stream *next;
     bool moved = false;
 
-    fe->wake_ns = 0;
     for (struct tr_stream *s = fe->streams; s; s = next) {
         next = s->next;
         moved |= pump_one(s);
