@@ -1,20 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # Shared by the scripts of this folder; sourced, not run.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# The same sorting and messages everywhere; C.UTF-8 exists on a minimal system.
+export LC_ALL=C.UTF-8
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$(basename "$0"): $*"; exit 1; }
 
-# Package lists.  build: to compile; model: to fetch the model; check: everything tier 1 runs.
+# Package lists.  build: to compile; model: to fetch the model; check: everything tier 1 runs;
+# all: what tier 2 runs besides.
 packages_build="gcc libc6-dev cmake ninja-build pkg-config libevent-dev libpcre2-dev libutf8proc-dev
   libxxhash-dev libmsgpack-dev libjansson-dev uuid-dev libopenblas0-pthread"
 packages_model="python3 python3-pip ca-certificates"
 packages_check="$packages_build $packages_model curl git clang clang-format clang-tidy
-  libclang-rt-14-dev libcriterion-dev libhttp-parser-dev spin procps"
+  libclang-rt-14-dev libcriterion-dev libhttp-parser-dev libssl-dev spin procps"
+packages_all="python3-venv"
 
 as_root() {
-  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    die "packages are missing and can be installed only by root or with sudo"
+  fi
 }
 
 # Installs what is missing of the named packages; asks no registry when nothing is.
@@ -25,20 +36,19 @@ install_packages() {
   done
   [ -n "$missing" ] || return 0
   say "installing:$missing"
-  as_root apt-get update -qq >&2 || die "apt-get update failed"
+  as_root apt-get update -qq >&2 </dev/null || die "apt-get update failed"
   # shellcheck disable=SC2086
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2 ||
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2 </dev/null ||
     die "apt-get install failed:$missing"
 }
 
-# configure_build PRESET: quiet unless it fails.
+# configure_build PRESET [TARGET...]: quiet unless it fails.
 configure_build() {
-  local log
+  local log preset=$1 rc=0
+  shift
   log=$(mktemp)
-  if ! { cmake --preset "$1" && cmake --build --preset "$1"; } >"$log" 2>&1; then
-    tail -n 60 "$log" >&2
-    rm -f "$log"
-    return 1
-  fi
+  { cmake --preset "$preset" && cmake --build --preset "$preset" ${1:+--target "$@"}; } >"$log" 2>&1 || rc=$?
+  [ "$rc" = 0 ] || tail -n 60 "$log" >&2
   rm -f "$log"
+  return "$rc"
 }
