@@ -196,9 +196,9 @@ static struct tr_jv *add_list(struct tr_jctx *c, const struct tr_jv *a, const st
     if (!out || !tr_jstep(c, a->l.n + b->l.n))
         return NULL;
     if (a->l.n)
-        memcpy(out->l.v, a->l.v, a->l.n * sizeof *out->l.v);
+        memcpy(out->l.v, a->l.v, a->l.n * sizeof(void *));
     if (b->l.n)
-        memcpy(out->l.v + a->l.n, b->l.v, b->l.n * sizeof *out->l.v);
+        memcpy(out->l.v + a->l.n, b->l.v, b->l.n * sizeof(void *));
     out->l.n = a->l.n + b->l.n;
     out->user = a->user || b->user;
     return out;

@@ -103,13 +103,13 @@ static bool build_index(struct tr_jctx *c, struct tr_jdict *d, size_t n)
 static bool grow(struct tr_jctx *c, struct tr_jdict *d)
 {
     size_t cap = d->cap ? d->cap * 2 : 4;
-    struct tr_jv **k = tr_jalloc_n(c, cap, sizeof *k);
-    struct tr_jv **v = tr_jalloc_n(c, cap, sizeof *v);
+    struct tr_jv **k = tr_jalloc_n(c, cap, sizeof(void *));
+    struct tr_jv **v = tr_jalloc_n(c, cap, sizeof(void *));
     if (!k || !v || cap > UINT32_MAX)
         return false;
     if (d->n) {
-        memcpy(k, d->k, d->n * sizeof(struct tr_jv *));
-        memcpy(v, d->v, d->n * sizeof(struct tr_jv *));
+        memcpy(k, d->k, d->n * sizeof(void *));
+        memcpy(v, d->v, d->n * sizeof(void *));
     }
     d->k = k;
     d->v = v;

@@ -202,12 +202,12 @@ static bool add_kw(struct tr_jctx *c, struct tr_jargs *a, struct tr_jstr name, s
 static bool room_kw(struct tr_jctx *c, struct tr_jargs *a, size_t more)
 {
     struct tr_jstr *kw = tr_jalloc_n(c, a->n_kw + more, sizeof *kw);
-    struct tr_jv **kwv = tr_jalloc_n(c, a->n_kw + more, sizeof *kwv);
+    struct tr_jv **kwv = tr_jalloc_n(c, a->n_kw + more, sizeof(void *));
     if (!kw || !kwv)
         return false;
     if (a->n_kw) {
         memcpy(kw, a->kw, a->n_kw * sizeof *kw);
-        memcpy(kwv, a->kwv, a->n_kw * sizeof(struct tr_jv *));
+        memcpy(kwv, a->kwv, a->n_kw * sizeof(void *));
     }
     a->kw = kw;
     a->kwv = kwv;

@@ -145,7 +145,9 @@ static enum tr_jflow run_loop(struct tr_jev *e, const struct tr_jn *n, struct tr
     if (!items.n)
         return exec_inner(e, n->d);
     struct tr_jv *loop = new_loop(e, n, items, depth0);
-    enum tr_jflow flow = flow_of(loop != NULL);
+    if (!loop)
+        return TR_JFLOW_ERROR;
+    enum tr_jflow flow = TR_JFLOW_NEXT;
     size_t closures = e->c->closures;
     struct tr_jscope *scope = NULL;
     for (size_t i = 0; i < items.n && flow == TR_JFLOW_NEXT; i++) {
@@ -153,9 +155,8 @@ static enum tr_jflow run_loop(struct tr_jev *e, const struct tr_jn *n, struct tr
         if (!scope || e->c->closures != closures)
             scope = tr_jscope_new(e->c, outside);
         closures = e->c->closures;
-        flow = flow_of(scope != NULL);
         if (!scope)
-            break;
+            return TR_JFLOW_ERROR;
         scope->n = 0;
         e->scope = scope;
         loop->loop->i = i;

@@ -310,7 +310,8 @@ FN(f_batch)
                 return NULL;
         if (!tr_jlist_add(c, &out, part))
             return NULL;
-        part->user = v->user;
+        if (part)
+            part->user = v->user;
     }
     return tr_jnew_gen(c, "generator", out);
 }
@@ -337,7 +338,8 @@ FN(f_slice)
             return NULL;
         if (!tr_jstep(c, 1) || !tr_jlist_add(c, &out, part))
             return NULL;
-        part->user = v->user;
+        if (part)
+            part->user = v->user;
     }
     return tr_jnew_gen(c, "generator", out);
 }

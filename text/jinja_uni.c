@@ -199,9 +199,7 @@ struct tr_jv *tr_juni_map(struct tr_jctx *c, struct tr_jstr s, enum tr_juni_case
         enum tr_juni_case to = how;
         if (how == TR_JUNI_CAPITAL)
             to = i ? TR_JUNI_LOWER : TR_JUNI_TITLE;
-        else if (how == TR_JUNI_TITLE && word)
-            to = TR_JUNI_LOWER;
-        else if (how == TR_JUNI_SWAP && tr_juni_upper(ch))
+        else if ((how == TR_JUNI_TITLE && word) || (how == TR_JUNI_SWAP && tr_juni_upper(ch)))
             to = TR_JUNI_LOWER;
         else if (how == TR_JUNI_SWAP && tr_juni_lower(ch))
             to = TR_JUNI_UPPER;

@@ -59,7 +59,8 @@ void *tr_jfail(struct tr_jctx *c, enum tr_jerr e, const char *fmt, ...)
     c->err = e;
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(c->msg, sizeof c->msg, fmt, ap);
+    /* The analyzer of clang 14 does not see va_start. */
+    (void)vsnprintf(c->msg, sizeof c->msg, fmt, ap); // NOLINT(clang-analyzer-valist.Uninitialized)
     va_end(ap);
     return NULL;
 }
@@ -150,7 +151,7 @@ struct tr_jv *tr_jnew_list(struct tr_jctx *c, enum tr_jtype type, size_t cap)
     struct tr_jv *v = tr_jnew(c, type);
     if (!v || !cap)
         return v;
-    v->l.v = tr_jalloc_n(c, cap, sizeof *v->l.v);
+    v->l.v = tr_jalloc_n(c, cap, sizeof(void *));
     v->l.cap = cap;
     return v->l.v ? v : NULL;
 }
@@ -219,11 +220,11 @@ bool tr_jlist_add(struct tr_jctx *c, struct tr_jlist *l, struct tr_jv *v)
         return false;
     if (l->n == l->cap) {
         size_t cap = l->cap ? l->cap * 2 : 4;
-        struct tr_jv **grown = tr_jalloc_n(c, cap, sizeof(struct tr_jv *));
+        struct tr_jv **grown = tr_jalloc_n(c, cap, sizeof(void *));
         if (!grown)
             return false;
         if (l->n)
-            memcpy(grown, l->v, l->n * sizeof(struct tr_jv *));
+            memcpy(grown, l->v, l->n * sizeof(void *));
         l->v = grown;
         l->cap = cap;
     }
