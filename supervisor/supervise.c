@@ -312,6 +312,10 @@ static void drain_to(struct supervisor *v, enum tr_drain stage)
     v->drain_ns = tr_now_ns();
     if (stage == TR_DRAIN_CUT && !v->kill_ns)
         v->kill_ns = v->drain_ns + KILL_AFTER_CUT_MS * MS;
+    /* Ours too: the kernel takes connections as long as one process holds the socket, and nobody
+     * would accept them. */
+    for (struct tr_heritage *h = v->h; stage >= TR_DRAIN_CLOSED && h->n_listen; h->n_listen--)
+        close(h->listen_fds[h->n_listen - 1]);
     set_u32(&v->s.control->drain, (uint32_t)stage);
     publish(v);
 }
