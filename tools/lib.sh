@@ -30,16 +30,20 @@ as_root() {
 
 # Installs what is missing of the named packages; asks no registry when nothing is.
 install_packages() {
-  local missing="" p
+  local missing="" p log
   for p in "$@"; do
     dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
   done
   [ -n "$missing" ] || return 0
   say "installing:$missing"
-  as_root apt-get update -qq >&2 </dev/null || die "apt-get update failed"
+  log=$(mktemp)
   # shellcheck disable=SC2086
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2 </dev/null ||
-    die "apt-get install failed:$missing"
+  if ! as_root apt-get update -qq >"$log" 2>&1 </dev/null ||
+    ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >>"$log" 2>&1 </dev/null; then
+    tail -n 30 "$log" >&2
+    die "apt-get could not install:$missing"
+  fi
+  rm -f "$log"
 }
 
 # configure_build PRESET [TARGET...]: quiet unless it fails.
