@@ -1106,8 +1106,9 @@ def stage_corners(out):
             got = render(row["template"], row["context"])
             got.pop("error_class", None)
             row.update(got)
-            if "refused" in old:
+            if "refused" in old:  # nobody compares these; an address would change with every run
                 row["refused"] = old["refused"]
+                row["expected"] = re.sub(r"0x[0-9a-f]+", "0x0", row["expected"])
             rows.append(row)
     write_jsonl(path, rows)
     log("corners", len(rows), sum("error" in r for r in rows), "errors")
