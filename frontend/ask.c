@@ -155,8 +155,11 @@ static int encode_text(const struct tr_ask *a, const struct tr_json *s, struct t
 
 static int make_prompts(struct tr_ask *a, uint32_t n, struct tr_fault *f)
 {
+    const struct tr_shm_config *k = &a->fe->shm->config;
     uint32_t max = a->fe->cfg->max_choices;
 
+    if (k->n_admit < max)
+        max = k->n_admit; /* more can never be open at once */
     if ((uint64_t)n * a->n > max)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, a->n > 1 ? "n" : "prompt",
                             "n times the number of prompts is at most %u.", max);

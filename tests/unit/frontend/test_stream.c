@@ -805,3 +805,65 @@ Test(stream, delivery_is_recorded_when_the_last_byte_is_acknowledged)
     cr_expect(d.request_id[0]);
     tr_rig_close(c, false);
 }
+
+Test(stream_clock, coalescing_gathers_tokens_that_come_close_together)
+{
+    tr_rig_defaults(&rig);
+    rig.cfg.coalesce_ns = 50 * 1000000ull;
+    tr_rig_start(&rig, 32, false);
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+
+    for (const char *p = "abcd"; *p; p++) {
+        tr_sengine_text(&rig.engine, slot_of(0), (char[]){*p, 0});
+        receive(c);
+    }
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), "a", "the first one waits for nothing");
+    tr_rig_run_ms(&rig, 80);
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "\"text\":\"bcd\"") == 1, "%s", tr_rig_body(c));
+    tr_sengine_text(&rig.engine, slot_of(0), "e");
+    tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), "abcde", "the end waits for nothing");
+    tr_rig_close(c, false);
+}
+
+Test(stream_clock, a_reader_below_the_least_rate_is_cut_by_name)
+{
+    tr_rig_defaults(&rig);
+    rig.cfg.min_drain_bps = 1000000;
+    rig.cfg.write_deadline_ns = 10000 * 1000000ull;
+    tr_rig_start(&rig, 32, false);
+    struct tr_rig_client *c = tr_rig_connect(&rig, 4096);
+    uint64_t now = tr_now_ns();
+
+    tr_rig_send(c, "POST", "/v1/completions", NULL, PROMPT(",\"stream\":true,\"logprobs\":20"));
+    tr_rig_run(&rig);
+    for (int i = 0; i < 300; i++) {
+        tr_sengine_text(&rig.engine, slot_of(0), "a");
+        tr_rig_run(&rig);
+    }
+    tr_streams_tick(&rig.fe, now);
+    tr_streams_tick(&rig.fe, now + 5000 * 1000000ull);
+    tr_rig_run(&rig);
+    cr_expect(rig.engine.slot[slot_of(0)].cancelled == 0);
+    tr_streams_tick(&rig.fe, now + 10001 * 1000000ull);
+    tr_rig_run(&rig);
+    cr_expect(rig.engine.slot[slot_of(0)].cancelled == TR_ERR_SLOW_CLIENT);
+    cr_expect(rig.engine.slot[slot_of(0)].released);
+    tr_rig_close(c, false);
+}
+
+Test(stream, a_connection_is_used_again_after_a_stream)
+{
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+
+    tr_sengine_text(&rig.engine, slot_of(0), "a");
+    tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    size_t before = c->len;
+    tr_rig_send(c, "GET", "/livez", NULL, NULL);
+    receive(c);
+    cr_expect(strstr(c->buf + before, "HTTP/1.1 200 OK"), "%s", c->buf + before);
+    tr_rig_close(c, false);
+}
