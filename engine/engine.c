@@ -64,7 +64,7 @@ static int warm_up(const struct tr_engine_config *c, struct tr_backend *b,
 static void say_ready(const struct tr_backend_info *info, const struct tr_sched *sc)
 {
     tr_log(TR_LOG_INFO,
-           "engine: %s; %u KV blocks of %d tokens, %.1f MiB; scheduler %.1f MiB of address space",
+           "%s; %u KV blocks of %d tokens, %.1f MiB; scheduler %.1f MiB of address space",
            info->description, info->n_kv_blocks, TR_KV_BLOCK,
            (double)info->n_kv_blocks * (double)info->kv_block_bytes / 1048576.0,
            (double)tr_sched_bytes(sc) / 1048576.0);
@@ -120,7 +120,7 @@ int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
     status = 0;
 out:
     if (status)
-        tr_log(TR_LOG_ERROR, "engine: %s", err.msg);
+        tr_log(TR_LOG_ERROR, "%s", err.msg);
     tr_sched_free(sc);
     c->ops->close(backend);
     return status;

@@ -10,6 +10,7 @@ tr_unit_test(engine sample m)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 tr_program_test(golden sampling ${CMAKE_SOURCE_DIR}/tests/golden/sampling.c engine PkgConfig::JANSSON m)
 
-foreach(noun admit offer settle recover step)
+foreach(noun admit engine offer settle recover step)
   tr_unit_test(engine ${noun} enginerig)
 endforeach()
+tr_program_test(golden batching ${CMAKE_SOURCE_DIR}/tests/golden/batching.c enginerig)

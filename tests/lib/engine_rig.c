@@ -77,6 +77,8 @@ void tr_engine_rig_open(struct tr_engine_rig *r, const struct tr_engine_rig_conf
     must(tr_shm_attach_all(&r->s, &r->fds, &err) == 0, "attach", &err);
     for (uint32_t a = 0; a < r->c.shm.n_areas; a++)
         tr_rig_start_frontend(r, a);
+    if (r->c.no_engine)
+        return;
     open_backend(r);
     open_sched(r);
     tr_rig_turn(r);

@@ -17,6 +17,7 @@ struct tr_engine_rig_config {
     const struct tr_backend_ops *ops; /* NULL: sim, its own vocabulary */
     struct tr_backend_config backend;
     uint32_t kv_blocks; /* 0: as the backend likes */
+    bool no_engine;     /* shared memory only: the engine is another process */
 };
 
 struct tr_engine_rig {

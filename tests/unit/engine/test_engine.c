@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine as a process of its own, frontends and supervisor played by the test. */
+#include "engine/engine.h"
+#include "enginerig/engine_rig.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct tr_engine_rig r;
+static pid_t engine;
+static uint32_t epoch;
+
+static void nap(uint32_t ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&t, NULL);
+}
+
+static void start(const char *model, uint32_t step_us)
+{
+    struct tr_engine_config c = {.ops = &tr_backend_sim, .sched = r.c.sched};
+    c.backend.model_path = model;
+    c.backend.sim_step_us = step_us;
+    c.backend.n_threads = 1;
+    struct tr_shm_fds fds = r.fds;
+    epoch++;
+    engine = fork();
+    if (engine)
+        return;
+    struct tr_shm s;
+    struct tr_errbuf err;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    tr_log_init("engine", false);
+    if (tr_shm_attach(&s, &fds, TR_ROLE_ENGINE, 0, epoch, &err))
+        _exit(99);
+    _exit(tr_engine_main(&s, &c));
+}
+
+static int wait_for_end(void)
+{
+    int st = 0;
+    waitpid(engine, &st, 0);
+    return WIFEXITED(st) ? WEXITSTATUS(st) : -WTERMSIG(st);
+}
+
+static bool wait_ready(void)
+{
+    for (uint32_t i = 0; i < 5000 && atomic_load(&r.s.rings->ready) != epoch; i++)
+        nap(1);
+    return atomic_load(&r.s.rings->ready) == epoch;
+}
+
+/* Reads along until the request has ended. */
+static bool wait_end(const struct tr_rig_req *q)
+{
+    for (uint32_t i = 0; i < 10000; i++) {
+        tr_rig_read_all(&r, q);
+        if (tr_state_terminal(tr_rig_state(&r, q)))
+            return true;
+        nap(1);
+    }
+    return false;
+}
+
+static void setup(void)
+{
+    struct tr_engine_rig_config c = {.no_engine = true, .shm = {.window = 16}};
+    tr_engine_rig_open(&r, &c);
+    epoch = 0;
+}
+
+static void teardown(void)
+{
+    tr_engine_rig_close(&r);
+}
+
+TestSuite(engine, .init = setup, .fini = teardown, .timeout = 60);
+
+static struct tr_rig_req submit(uint32_t max_tokens)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q;
+    a.params.max_tokens = max_tokens;
+    for (uint32_t i = 0; i < 2000; i++, nap(1))
+        if (tr_rig_submit_group(&r, &a, 1, &q) == 0)
+            return q;
+    cr_assert_fail("no open slot");
+    return (struct tr_rig_req){0};
+}
+
+Test(engine, serves_drains_and_exits_with_0)
+{
+    start(NULL, 1000);
+    cr_assert(wait_ready());
+    struct tr_rig_req q = submit(40), z = submit(400);
+    cr_assert(wait_end(&q));
+    cr_assert_eq(tr_rig_published(&r, &q), 40);
+    tr_rig_drain(&r, TR_DRAIN_CLOSED);
+    nap(30);
+    cr_assert(!tr_state_terminal(tr_rig_state(&r, &z)));
+    tr_rig_drain(&r, TR_DRAIN_CUT);
+    cr_assert_eq(wait_for_end(), 0);
+    cr_assert_eq(tr_rig_ring(&r, &z)->err, TR_ERR_DRAIN_LIMIT);
+    cr_assert_eq(tr_rig_bills(&r), 2);
+}
+
+Test(engine, sleeps_when_idle_and_is_woken_by_the_bell)
+{
+    start(NULL, 0);
+    cr_assert(wait_ready());
+    nap(250);
+    cr_assert_eq(atomic_load(&r.s.rings->sleeping), 1);
+    uint64_t beat = atomic_load(&r.s.rings->heartbeat_ns);
+    cr_assert_lt(tr_now_ns() - beat, 2000000000, "it beats while it sleeps");
+    struct tr_rig_req q = submit(1);
+    cr_assert(wait_end(&q));
+    const struct tr_ring *ring = tr_rig_ring(&r, &q);
+    /* The limit of a sleep is 100 ms: less means that the bell did it. */
+    cr_assert_lt(ring->admitted_ns - ring->arrival_ns, 60000000);
+    kill(engine, SIGTERM);
+    cr_assert_eq(wait_for_end(), 0);
+}
+
+Test(engine, a_parked_reader_that_moves_wakes_it)
+{
+    start(NULL, 0);
+    cr_assert(wait_ready());
+    struct tr_rig_req q = submit(200);
+    for (uint32_t i = 0; i < 12; i++) {
+        for (uint32_t k = 0; k < 3000 && tr_rig_state(&r, &q) != TR_PARKED; k++)
+            nap(1);
+        uint32_t n = tr_rig_published(&r, &q);
+        uint64_t t = tr_now_ns();
+        tr_rig_read_all(&r, &q);
+        while (tr_rig_published(&r, &q) == n && tr_now_ns() - t < 1000000000)
+            nap(1);
+        cr_assert_gt(tr_rig_published(&r, &q), n);
+    }
+    cr_assert(wait_end(&q));
+    kill(engine, SIGKILL);
+    wait_for_end();
+}
+
+Test(engine, beats_during_a_long_step)
+{
+    start(NULL, 600000);
+    cr_assert(wait_ready());
+    struct tr_rig_req q = submit(3);
+    nap(100);
+    for (uint32_t i = 0; i < 8; i++) {
+        nap(60);
+        cr_assert_lt(tr_now_ns() - atomic_load(&r.s.rings->heartbeat_ns), 300000000);
+    }
+    kill(engine, SIGKILL);
+    wait_for_end();
+    (void)q;
+}
+
+Test(engine, killed_it_leaves_nothing_undone_for_the_next)
+{
+    start(NULL, 2000);
+    cr_assert(wait_ready());
+    struct tr_rig_req q[6];
+    for (uint32_t i = 0; i < 6; i++)
+        q[i] = submit(300);
+    nap(40);
+    kill(engine, SIGKILL);
+    cr_assert_eq(wait_for_end(), -SIGKILL);
+    struct tr_rig_req late = submit(5);
+    cr_assert_eq(tr_rig_state(&r, &late), TR_FREE);
+    start(NULL, 0);
+    cr_assert(wait_ready());
+    for (uint32_t i = 0; i < 6; i++)
+        cr_assert_eq(tr_rig_ring(&r, &q[i])->err, TR_ERR_ENGINE_LOST);
+    cr_assert_eq(tr_rig_ring(&r, &late)->err, TR_ERR_ENGINE_LOST);
+    cr_assert_eq(tr_rig_bills(&r), 7);
+    struct tr_rig_req next = submit(5);
+    cr_assert(wait_end(&next));
+    cr_assert_eq(tr_rig_published(&r, &next), 5);
+    kill(engine, SIGTERM);
+    cr_assert_eq(wait_for_end(), 0);
+}
+
+Test(engine, sigterm_ends_everything_first)
+{
+    start(NULL, 5000);
+    cr_assert(wait_ready());
+    struct tr_rig_req q = submit(300);
+    nap(30);
+    kill(engine, SIGINT);
+    nap(30);
+    cr_assert(!tr_state_terminal(tr_rig_state(&r, &q)), "SIGINT is the supervisor's business");
+    kill(engine, SIGTERM);
+    cr_assert_eq(wait_for_end(), 0);
+    cr_assert_eq(tr_rig_ring(&r, &q)->err, TR_ERR_DRAIN_LIMIT);
+    cr_assert_eq(tr_rig_bills(&r), 1);
+}
+
+Test(engine, what_is_left_is_settled_even_if_the_model_does_not_load)
+{
+    struct tr_rig_req q;
+    start(NULL, 2000);
+    cr_assert(wait_ready());
+    q = submit(300);
+    nap(20);
+    kill(engine, SIGKILL);
+    wait_for_end();
+    start("/nonexistent/model.gguf", 0);
+    cr_assert_eq(wait_for_end(), 1);
+    cr_assert_eq(tr_rig_ring(&r, &q)->err, TR_ERR_ENGINE_LOST);
+    cr_assert_eq(atomic_load(&r.s.rings->ready), 0);
+}
