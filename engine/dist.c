@@ -210,6 +210,13 @@ static int before(const struct tr_cand *a, const struct tr_cand *b)
     return a->v > b->v || (a->v == b->v && a->id < b->id);
 }
 
+static void swap(struct tr_cand *a, struct tr_cand *b)
+{
+    struct tr_cand x = *a;
+    *a = *b;
+    *b = x;
+}
+
 static void sift_down(struct tr_cand *c, uint32_t at, uint32_t n)
 {
     struct tr_cand x = c[at];
@@ -223,15 +230,71 @@ static void sift_down(struct tr_cand *c, uint32_t at, uint32_t n)
     c[at] = x;
 }
 
-/* Heapsort: a bounded number of comparisons whatever the logits are, and no memory. */
-void tr_cand_sort(struct tr_cand *c, uint32_t n)
+static void heap_sort(struct tr_cand *c, uint32_t n)
 {
     for (uint32_t i = n / 2; i-- > 0;)
         sift_down(c, i, n);
     for (uint32_t end = n; end-- > 1;) {
-        struct tr_cand x = c[0];
-        c[0] = c[end];
-        c[end] = x;
+        swap(&c[0], &c[end]);
         sift_down(c, 0, end);
     }
+}
+
+static void insertion_sort(struct tr_cand *c, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        struct tr_cand x = c[i];
+        uint32_t at = i;
+        for (; at > 0 && before(&x, &c[at - 1]); at--)
+            c[at] = c[at - 1];
+        c[at] = x;
+    }
+}
+
+/* Splits around the median of three; no two entries are equal, for their ids differ. */
+static uint32_t split(struct tr_cand *c, uint32_t n)
+{
+    uint32_t mid = n / 2;
+    if (before(&c[mid], &c[0]))
+        swap(&c[mid], &c[0]);
+    if (before(&c[n - 1], &c[mid]))
+        swap(&c[n - 1], &c[mid]);
+    if (before(&c[mid], &c[0]))
+        swap(&c[mid], &c[0]);
+    struct tr_cand pivot = c[mid];
+    uint32_t i = 0, j = n - 1;
+    for (;;) {
+        while (before(&c[i], &pivot))
+            i++;
+        while (before(&pivot, &c[j]))
+            j--;
+        if (i >= j)
+            return i;
+        swap(&c[i++], &c[j--]);
+    }
+}
+
+enum { SMALL = 16 };
+
+/* Quicksort that turns to heapsort when it has split too often: no logits make it quadratic. */
+static void sort(struct tr_cand *c, uint32_t n, uint32_t splits)
+{
+    while (n > SMALL) {
+        if (splits-- == 0) {
+            heap_sort(c, n);
+            return;
+        }
+        uint32_t at = split(c, n);
+        sort(c + at, n - at, splits);
+        n = at;
+    }
+    insertion_sort(c, n);
+}
+
+void tr_cand_sort(struct tr_cand *c, uint32_t n)
+{
+    uint32_t splits = 2;
+    for (uint32_t m = n; m > 1; m /= 2)
+        splits += 2;
+    sort(c, n, splits);
 }

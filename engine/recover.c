@@ -58,7 +58,7 @@ static void find_request(struct tr_sched *sc, uint32_t slot, uint32_t state)
     q->flags = r->params.flags;
     q->first_token_ns = atomic_load_explicit(&r->first_token_ns, memory_order_relaxed);
     q->bill_seq = atomic_load_explicit(&r->bill_seq, memory_order_relaxed);
-    if (q->bill_seq > atomic_load_explicit(&sc->s->accounting->tail, memory_order_relaxed))
+    if (!tr_bill_is_queued(sc->s, q->bill_seq))
         q->bill_seq = 0;
     tr_claim_set(sc->s, slot, (struct tr_claim){.state = TR_CLAIM_TAKEN, .gen = q->gen});
 }

@@ -211,9 +211,8 @@ static void number_group(struct tr_sched *sc, const struct tr_seq *lead, uint64_
 static bool bill(struct tr_sched *sc, const struct tr_seq *lead)
 {
     struct tr_bill b = bill_of(sc, lead);
-    uint64_t seq = 1 + atomic_load_explicit(&sc->s->accounting->tail, memory_order_relaxed);
-    number_group(sc, lead, seq);
-    if (tr_bill_push(sc->s, &b, &seq)) {
+    number_group(sc, lead, tr_bill_next(sc->s));
+    if (tr_bill_push(sc->s, &b, NULL)) {
         number_group(sc, lead, 0);
         return false;
     }

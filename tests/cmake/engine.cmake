@@ -5,6 +5,7 @@ tr_fuzz(model engine)
 tr_unit_test(engine seq)
 tr_unit_test(engine kv)
 tr_unit_test(engine plan)
+tr_unit_test(engine dist m)
 tr_unit_test(engine sample m)
 
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
