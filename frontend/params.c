@@ -603,6 +603,8 @@ static int read_rest(struct reader *r)
         a->params.flags |= TR_REQ_IGNORE_EOS;
     if (a->stream)
         a->params.flags |= TR_REQ_STREAM;
+    if (a->stops) /* read before: the engine's own end waits for our scan */
+        a->params.flags |= TR_REQ_STOP_STRINGS;
     if (a->logprobs)
         a->params.flags |= TR_REQ_LOGPROBS | (a->echo ? TR_REQ_ECHO_LOGPROBS : 0);
     return 0;
