@@ -163,6 +163,9 @@ static void *map(struct mapper *m, const struct tr_fds *f, enum tr_region_kind k
     }
     /* Prompts and answers do not belong in a core file. */
     madvise(p, bytes, MADV_DONTDUMP);
+    /* The supervisor forks with its regions mapped; what it may write its children may not. */
+    if (m->s->role == TR_ROLE_SUPERVISOR)
+        madvise(p, bytes, MADV_DONTFORK);
     const struct tr_region_head *h = p;
     if (h->magic != TR_SHM_MAGIC || h->version != TR_LAYOUT_VERSION || h->kind != (uint32_t)kind ||
         h->index != index || h->bytes != bytes ||

@@ -72,7 +72,8 @@ int tr_shm_create(const struct tr_shm_config *c, struct tr_shm_fds *fds, struct 
 void tr_shm_close_fds(struct tr_shm_fds *fds);
 
 /* Maps by the rights of `role`, checks every head, closes the region descriptors (not the bells;
- * a frontend keeps its own bell and those of engine and ledger).  The supervisor keeps all. */
+ * a frontend keeps its own bell and those of engine and ledger).  The supervisor keeps all
+ * descriptors; its mappings do not pass to the children it forks. */
 int tr_shm_attach(struct tr_shm *s, struct tr_shm_fds *fds, enum tr_role role, uint32_t area,
                   uint32_t epoch, struct tr_errbuf *err);
 void tr_shm_detach(struct tr_shm *s);
