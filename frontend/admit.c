@@ -4,10 +4,11 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "shm/bill.h"
 
 #include <string.h>
 
-/* A record is queued in the turn of the end, unless there is no room. */
+/* A record that is older than this waits for more than its group's turn. */
 #define BACKLOG_NS (100 * 1000000ull)
 
 /* Output tokens of a prompt: what was asked for, limited by the context. */
@@ -64,19 +65,29 @@ static void give_back(struct tr_fe *fe, const struct tr_admitted *ad)
         tr_claim_give(fe->shm, ad->slot[k], ad->gen[k]);
 }
 
-/* Why no slot is open: requests, or ended ones whose records the ledger has no room for. */
+/* Whether the ledger is what keeps an ended request in its slot: its record is not durable yet, or
+ * has not even found room in the queue. */
+static bool waits_for_ledger(const struct tr_fe *fe, const struct tr_ring *r)
+{
+    uint64_t seq = atomic_load_explicit(&r->bill_seq, memory_order_acquire);
+
+    return tr_now_ns() - r->finished_ns > BACKLOG_NS && !(seq && tr_bill_is_durable(fe->shm, seq));
+}
+
+/* Why no slot is open: as many requests as may be, or too few because ended ones wait. */
 static enum tr_err why_none(const struct tr_fe *fe)
 {
-    uint64_t now = tr_now_ns();
+    uint32_t live = 0, behind = 0;
 
     for (uint32_t slot = 0; slot < fe->shm->config.n_slots; slot++) {
         const struct tr_ring *r = tr_ring_at(fe->shm, slot);
         uint32_t state = atomic_load_explicit(&r->state, memory_order_acquire);
-        if (tr_state_terminal(state) && !atomic_load_explicit(&r->bill_seq, memory_order_relaxed) &&
-            now - r->finished_ns > BACKLOG_NS)
-            return TR_ERR_LEDGER_BACKLOG;
+        if (tr_state_terminal(state))
+            behind += waits_for_ledger(fe, r);
+        else
+            live += state != TR_FREE && state != TR_PARKED;
     }
-    return TR_ERR_OVERLOADED;
+    return behind && live < fe->shm->config.n_admit ? TR_ERR_LEDGER_BACKLOG : TR_ERR_OVERLOADED;
 }
 
 enum tr_err tr_admit(struct tr_fe *fe, const struct tr_ask *a, struct tr_admitted *out)
