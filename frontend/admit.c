@@ -71,7 +71,8 @@ static bool waits_for_ledger(const struct tr_fe *fe, const struct tr_ring *r)
 {
     uint64_t seq = atomic_load_explicit(&r->bill_seq, memory_order_acquire);
 
-    return tr_now_ns() - r->finished_ns > BACKLOG_NS && !(seq && tr_bill_is_durable(fe->shm, seq));
+    return fe->shm->config.ledger && tr_now_ns() - r->finished_ns > BACKLOG_NS &&
+           !(seq && tr_bill_is_durable(fe->shm, seq));
 }
 
 /* Why no slot is open: as many requests as may be, or too few because ended ones wait. */
