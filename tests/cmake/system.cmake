@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# The whole service from outside: processes, sockets, ledger.  Numbered by layer, so that the first
+# failure is the most basic one; one at a time, as each starts its own services and counts their
+# processes, memory and tokens.  Not under TSan, which sees one process.
+if(NOT TOKENRING_SANITIZE MATCHES "thread")
+  find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+  foreach(script 10_start 20_http 30_api 40_streams 50_cancel 60_processes 70_ledger 80_field)
+    set(t system_${script})
+    add_test(NAME ${t} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/system/${script}.py
+             WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(${t} PROPERTIES LABELS system TIMEOUT 1500 RUN_SERIAL TRUE
+      ENVIRONMENT "TOKENRING_BIN=$<TARGET_FILE:tokenring>;PYTHONDONTWRITEBYTECODE=1;PYTHONUNBUFFERED=1")
+  endforeach()
+endif()

@@ -1,0 +1,518 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes: deaths of each, drains, heartbeats, and what is left behind (nothing)."""
+from lib import *
+
+CHAT, COMP, NATIVE = "/v1/chat/completions", "/v1/completions", "/v1/streams"
+AB = 369
+
+
+def forced(s, n=4000, path=COMP, headers=(), **kw):
+    body = force(AB, max_tokens=n, stream=True, **kw)
+    body.update({"prompt": "x"} if path != CHAT else {"messages": chat("x")["messages"]})
+    return s.stream(path, body, headers=headers)
+
+
+def on_frontend(s, pid):
+    """How many sockets of clients a frontend holds."""
+    inodes = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            link = os.readlink(f"/proc/{pid}/fd/{fd}")
+            if link.startswith("socket:["):
+                inodes.add(link[8:-1])
+    with open("/proc/net/tcp", encoding="ascii") as f:
+        rows = [line.split() for line in f.readlines()[1:]]
+    # Established, ours: the ports of the peers.
+    return {int(r[2].split(":")[1], 16) for r in rows
+            if r[9] in inodes and r[3] == "01" and int(r[1].split(":")[1], 16) == s.port}
+
+
+def cut_visibly(st):
+    """Whether the stream ended without any sign of completeness."""
+    try:
+        st.rest()
+        return not st.ended
+    except (EOFError, ConnectionResetError, ValueError):
+        return not st.done and not st.finishes()
+
+
+def serves_again(s, what):
+    """Ready, and an answer of the right shape; s.pids is then what runs now."""
+    check(until(lambda: s.get("/health").status == 200), f"{what}: ready again", s.get("/health").text)
+
+    def full():
+        p = s.processes()
+        return len(p["engine"]) == 1 and len(p["frontend"]) == len(s.pids["frontend"]) and p
+    p = until(full)
+    check(p, f"{what}: every process is there", s.processes())
+    s.pids = p or s.pids
+    s.alive(what)
+
+
+def shared_objects():
+    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+
+
+@test
+def names_and_rights():
+    with Server(frontends=3) as s:
+        names = sorted(title(p) for p in children(s.pid))
+        equal(names, ["tokenring: engine", "tokenring: frontend 0", "tokenring: frontend 1",
+                      "tokenring: frontend 2", "tokenring: ledger"], "each process has its name")
+        equal(title(s.pid), "tokenring: supervisor", "the supervisor too")
+        for p in s.all_pids()[1:]:
+            check(b"NoNewPrivs:\t1" in proc_read(p, "status"), f"{title(p)}: no new privileges")
+        engine = s.pids["engine"][0]
+        kinds = [os.readlink(f"/proc/{engine}/fd/{fd}") for fd in os.listdir(f"/proc/{engine}/fd")]
+        check(not any(k.startswith("socket:") for k in kinds), "the engine owns no socket", kinds)
+        check(not any("memfd" in k for k in kinds), "mapped regions are closed", kinds)
+        # Regions are named tokenring-<kind>-<number>, kinds as in shm/layout.h: 0 control, 1 rings,
+        # 2 accounting, 3 claims, 4 ledger, 5 statistics, 6 areas.
+        rights = {"frontend": ["3", "5", "6"], "engine": ["1", "2", "3", "5"] + ["6"] * 6,
+                  "ledger": ["4", "5"]}
+        for role, want in rights.items():
+            for p in s.pids[role]:
+                maps = re.findall(r" r([w-])[x-]s .*/memfd:tokenring-(\d+)-\d+",
+                                  proc_read(p, "maps").decode())
+                equal(sorted(kind for w, kind in maps if w == "w"), want,
+                      f"regions that a {role} may write")
+
+
+@test
+def engine_dies():
+    """Case B07: streams get one error event, waiting answers 503, nothing hangs, it recovers."""
+    with Server(max_seqs=4, sim_step_us=5000) as s:
+        free = s.kv_free()
+        streams = [forced(s, headers=[f"X-Request-Id: run-{i}"]).read(3) for i in range(3)]
+        native = s.conn()
+        native.send(request("POST", NATIVE, force(AB, prompt="x", max_tokens=4000),
+                            ["X-Request-Id: run-3"]))
+        native.head()
+        until(lambda: s.metrics()["requests_running"] == 4)
+        queued = forced(s, path=CHAT, headers=["X-Request-Id: wait-0"])
+        queued.headers()
+        waiting = s.conn()
+        waiting.send(request("POST", COMP, completion("x", max_tokens=5), ["X-Request-Id: wait-1"]))
+        check(until(lambda: s.metrics()["requests_waiting"] == 2), "four run, two wait")
+        old = s.pids["engine"][0]
+        os.kill(old, signal.SIGKILL)
+        for st in streams + [queued]:
+            st.rest()
+            check([e["code"] for e in st.errors()] == ["engine_lost"] and not st.finishes() and
+                  st.done == 1 and st.ended, "one error event, no finish_reason, [DONE]",
+                  st.events[-2:], st.done)
+        data = b""
+        while (c := native.chunk()):
+            data += c
+        ev = native_events(data)
+        check([t for _, t, _ in ev[-2:]] == ["usage", "error"] and ev[-1][2]["code"] == "engine_lost"
+              and ev[-1][2]["retryable"] is True, "native: usage, error", ev[-2:])
+        r = waiting.response()
+        check(is_error(r, 503, code="engine_lost"), "a waiting request that is not streamed: 503",
+              r.status, r.text)
+        serves_again(s, "the engine died")
+        check(s.pids["engine"][0] != old, "a new engine")
+        check(s.idle() and s.kv_free() == free, "KV blocks are whole", s.kv_free())
+        for i, st in enumerate(streams):
+            row = s.row(f"run-{i}")
+            got = st.text().count("ab")
+            check(row and row["status"] == "error" and row["reason"] == "engine_lost" and
+                  row["completion_tokens"] >= got >= 3 and row["prompt_tokens"] == 1,
+                  "a partial row for each running stream", got, row)
+        for rid in ("wait-0", "wait-1"):
+            row = s.row(rid)
+            check(row and row["status"] == "error" and row["completion_tokens"] == 0,
+                  f"a row for {rid}", row)
+        m = s.metrics()
+        equal((m['streams_ended_total{reason="engine_lost"}'],
+               m['process_restarts_total{role="engine"}']), (6, 1), "counted")
+        equal(m["streams_without_terminal_total"], 0, "no live socket without its terminal event")
+
+
+@test
+def engine_dies_again_and_again():
+    """Under load, at random moments: every request ends, every slot comes back, each row once."""
+    with Server(max_seqs=8, max_queue=8, max_streams=64, sim_step_us=1000) as s:
+        free = s.kv_free()
+        stop = threading.Event()
+        seen = {"ok": 0, "lost": 0, "503": 0, "odd": []}
+        lock = threading.Lock()
+
+        def client(k):
+            i = 0
+            while not stop.is_set():
+                i += 1
+                rid = f"load-{k}-{i}"
+                try:
+                    if i % 2:
+                        r = s.post(COMP, force(AB, prompt="x", max_tokens=30),
+                                   headers=[f"X-Request-Id: {rid}"])
+                        kind = ("ok" if r.status == 200 and text_of(r) == "ab" * 30 else
+                                "503" if r.status == 503 and r.error.get("code") != "engine_lost" else
+                                "lost" if r.status == 503 else "odd")
+                    else:
+                        st = forced(s, 30, headers=[f"X-Request-Id: {rid}"]).rest()
+                        kind = ("503" if st.status == 503 else
+                                "ok" if st.text() == "ab" * 30 and st.finishes() == ["length"] else
+                                "lost" if [e["code"] for e in st.errors()] == ["engine_lost"] and
+                                not st.finishes() else "odd")
+                except Exception as e:
+                    kind, r = "odd", repr(e)
+                with lock:
+                    if kind == "odd":
+                        seen["odd"].append((rid, locals().get("r")))
+                    else:
+                        seen[kind] += 1
+                if kind == "503":
+                    time.sleep(0.02)
+
+        threads = [threading.Thread(target=client, args=(k,), daemon=True) for k in range(12)]
+        for t in threads:
+            t.start()
+        for _ in range(6):
+            time.sleep(0.3 + random.random() * 0.4)
+            for p in s.processes()["engine"]:
+                os.kill(p, signal.SIGKILL)
+            until(lambda: s.get("/health").status == 200)
+        stop.set()
+        for t in threads:
+            t.join(WAIT)
+        check(not any(t.is_alive() for t in threads), "no client hangs")
+        check(not seen["odd"], "every request ended in a known way", seen["odd"][:3])
+        check(seen["ok"] > 0 and seen["lost"] > 0, "some were served, some were lost", seen)
+        serves_again(s, "six engine deaths")
+        check(s.idle() and s.kv_free() == free, "KV blocks are whole")
+        ids = [r["request_id"] for r in s.rows()]
+        equal(len(ids), len(set(ids)), "no row twice")
+        got = sum(i.startswith("load-") for i in ids)
+        check(until(lambda: sum(r["request_id"].startswith("load-") for r in s.rows()) ==
+                    seen["ok"] + seen["lost"], 10), "a row for each admitted request", got, seen)
+        # Every slot can be used again: as many at once as are admitted at most.
+        jobs = [lambda: s.post(COMP, force(AB, prompt="x", max_tokens=3)).status for _ in range(16)]
+        equal(together(jobs), [200] * 16, "all places are free again")
+
+
+@test
+def frontend_dies():
+    """Case B06: its streams are lost and cancelled, the others go on, a new one takes its place."""
+    with Server(frontends=2, max_seqs=32, sim_step_us=5000) as s:
+        free = s.kv_free()
+        base_fds = {r: fd_count(p[0]) for r, p in s.pids.items() if r != "frontend"}
+        shm = shared_objects()
+        for turn in range(4):
+            tag = f"t{turn}"
+            streams = {f"{tag}-{i}": forced(s, 400, headers=[f"X-Request-Id: {tag}-{i}"])
+                       for i in range(16)}
+            for st in streams.values():
+                st.read(2)
+            victim = max(s.processes()["frontend"], key=lambda p: len(on_frontend(s, p)))
+            ports = on_frontend(s, victim)
+            lost = {k for k, st in streams.items() if st.conn.sock.getsockname()[1] in ports}
+            os.kill(victim, signal.SIGKILL)
+            for k, st in streams.items():
+                if k in lost:
+                    check(cut_visibly(st), f"{k}: the cut shows", st.events[-1:])
+            for k, st in streams.items():
+                if k not in lost:
+                    st.rest()
+                    check(st.text() == "ab" * 400 and st.done == 1, f"{k}: the others are whole",
+                          len(st.text()))
+            for k in lost:
+                row = s.row(k)
+                check(row and row["status"] == "cancelled" and row["reason"] == "frontend_lost" and
+                      2 <= row["completion_tokens"] < 400, f"{k}: its row", row)
+            check(s.idle() and s.kv_free() == free, "KV blocks are back", s.kv_free())
+            check(until(lambda: len(s.processes()["frontend"]) == 2 and
+                        victim not in s.processes()["frontend"]), "a new frontend")
+            check(lost, "at least one stream was on the dead frontend")
+        serves_again(s, "frontends died")
+        states = [parent_and_state(p)[1] for p in children(s.pid)]
+        check("Z" not in states, "no zombie", states)
+        equal({r: fd_count(p[0]) for r, p in s.pids.items() if r != "frontend"}, base_fds,
+              "descriptors as before")
+        equal(shared_objects(), shm, "no shared-memory object left")
+        equal(s.metrics()['process_restarts_total{role="frontend"}'], 4, "counted")
+
+
+@test
+def all_frontends_die():
+    with Server(frontends=2) as s:
+        free = s.kv_free()
+        streams = [forced(s).read(1) for _ in range(6)]
+        for p in s.pids["frontend"]:
+            os.kill(p, signal.SIGKILL)
+        check(all([cut_visibly(st) for st in streams]), "every cut shows")
+
+        def up():
+            with contextlib.suppress(OSError, EOFError):
+                return s.get("/health").status == 200
+        check(until(up), "connects succeed again")
+        serves_again(s, "all frontends died")
+        check(s.idle() and s.kv_free() == free, "KV blocks are back")
+
+
+@test
+def ledger_dies():
+    """Tokens do not wait for it; its successor writes what was queued, each row once."""
+    with Server(ledger_wait_ms=300) as s:
+        st = forced(s, 600).read(2)
+        for i in range(3):
+            os.kill(s.processes()["ledger"][0], signal.SIGKILL)
+            rs = together([lambda i=i, k=k: s.post(COMP, force(AB, prompt="x", max_tokens=5),
+                                                   headers=[f"X-Request-Id: led-{i}-{k}"]).status
+                           for k in range(10)])
+            equal(rs, [200] * 10, "answers go out while the ledger is replaced")
+            check(until(lambda: len(s.processes()["ledger"]) == 1), "a new ledger")
+        st.rest()
+        equal(st.text(), "ab" * 600, "a stream saw nothing of it")
+        rows = until(lambda: len(s.rows()) >= 31 and s.rows())
+        ids = [r["request_id"] for r in s.rows()]
+        check(rows and len(ids) == len(set(ids)) and
+              {f"led-{i}-{k}" for i in range(3) for k in range(10)} <= set(ids),
+              "every row is there once", len(ids), len(set(ids)))
+        s.pids = s.processes()
+        s.alive("ledger deaths")
+
+
+@test
+def supervisor_dies():
+    """kill -9 of the supervisor: nothing stays, and running streams have their rows."""
+    for turn in range(2):
+        s = Server()
+        try:
+            streams = [forced(s, headers=[f"X-Request-Id: sup-{i}"]).read(5) for i in range(6)]
+            whole = s.conn()
+            whole.send(request("POST", COMP, force(AB, prompt="x", max_tokens=4000),
+                               ["X-Request-Id: sup-whole"]))
+            until(lambda: s.metrics()["requests_running"] == 7)
+            pids = s.all_pids()
+            if turn:  # everything dies at once but the ledger
+                for p in s.pids["frontend"] + s.pids["engine"]:
+                    os.kill(p, signal.SIGKILL)
+            os.kill(s.pid, signal.SIGKILL)
+            s.child.wait()
+            check(all([cut_visibly(st) for st in streams]), "every cut shows")
+            check(until(lambda: not any(living(p) for p in pids)), "every process is gone",
+                  [(p, title(p)) for p in pids if living(p)])
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", s.port), 1).close()
+                check(False, "the port is closed")
+            rows = {r["request_id"]: r for r in s.rows()}
+            for i, st in enumerate(streams):
+                row = rows.get(f"sup-{i}")
+                got = st.text().count("ab")
+                check(row and row["prompt_tokens"] == 1 and row["completion_tokens"] >= got,
+                      "the row of a running stream", got, row)
+            check("sup-whole" in rows, "also of one that was not streamed", list(rows))
+            equal(len(s.rows()), len(rows), "no row twice")
+        finally:
+            s.stop()
+
+
+@test
+def everything_dies():
+    """kill -9 of all: nothing stays; what a client saw complete is in the ledger."""
+    s = Server()
+    done = [f"end-{i}" for i in range(5)]
+    for rid in done:
+        equal(s.post(COMP, force(AB, prompt="x", max_tokens=3),
+                     headers=[f"X-Request-Id: {rid}"]).status, 200, "served")
+    st = forced(s).read(2)
+    pids = s.all_pids()
+    for p in pids:
+        os.kill(p, signal.SIGKILL)
+    s.child.wait()
+    check(cut_visibly(st), "the cut shows")
+    check(until(lambda: not any(living(p) for p in pids)), "every process is gone")
+    ids = [r["request_id"] for r in s.rows()]
+    check(all(ids.count(rid) == 1 for rid in done), "every end a client saw is in the ledger", ids)
+    with Server(TINY, ledger=s.ledger) as again:
+        again.alive("a new service on the same ledger", None)
+    s.stop()
+
+
+@test
+def drains():
+    """Case B27: SIGTERM, SIGINT; streams finish or get their terminal event; exit 0; all rows."""
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        s = Server(drain_s=1, sim_step_us=5000)
+        streams = [forced(s, headers=[f"X-Request-Id: d{i}"]).read(1) for i in range(3)]
+        short = forced(s, 40, headers=["X-Request-Id: short"]).read(1)
+        native = s.conn()
+        native.send(request("POST", NATIVE, force(AB, prompt="x", max_tokens=4000)))
+        native.head()
+        idle = []
+        for _ in range(3):
+            c = s.conn()
+            c.send(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            equal(c.response().status, 200, "idle connection")
+            idle.append(c)
+        half = s.conn()
+        half.send(request("POST", COMP, completion("x"))[:-5])
+        time.sleep(0.1)
+        pids = s.all_pids()
+        os.kill(s.pid, sig)
+        for c in idle:
+            equal(c.drain(), b"", "idle connections are closed")
+        short.rest()
+        equal((short.text(), short.done), ("ab" * 40, 1), "a short stream finishes")
+        for st in streams:
+            st.rest()
+            check([e["code"] for e in st.errors()] == ["drain_limit"] and st.done == 1 and st.ended,
+                  "a long one gets its terminal event", st.events[-1:])
+        data = b""
+        while (ch := native.chunk()):
+            data += ch
+        ev = native_events(data)
+        check([t for _, t, _ in ev[-2:]] == ["usage", "response.cancelled"] and
+              ev[-1][2]["reason"] == "drain_limit", "native: response.cancelled", ev[-1:])
+        half.drain()
+        equal(s.wait_exit(), 0, f"{sig.name}: exit code 0")
+        check(not any(living(p) for p in pids), "every process is gone")
+        rows = {r["request_id"]: r for r in s.rows()}
+        check(all(rows.get(f"d{i}", {}).get("reason") == "drain_limit" for i in range(3)) and
+              rows.get("short", {}).get("reason") == "length", "the rows", rows)
+        s.stop()
+
+
+@test
+def drain_refuses_new_work():
+    """New connects are refused, or told 503, while streams finish; readiness says so first."""
+    with Server(drain_grace_s=2, drain_s=60, sim_step_us=5000) as s:
+        st = forced(s, 800).read(1)
+        open_before = s.conn()
+        open_before.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        open_before.response()
+        os.kill(s.pid, signal.SIGTERM)
+        check(until(lambda: s.get("/health").status == 503, 1.5), "in the grace /health is 503")
+        equal(s.post(COMP, completion("x", max_tokens=1)).status, 200, "but requests are still taken")
+
+        def refused():
+            try:
+                r = s.post(COMP, completion("x", max_tokens=1))
+                return is_error(r, 503, code="draining")
+            except (OSError, EOFError):
+                return True
+        check(until(refused, 20), "then new work is refused")
+        st.rest()
+        equal(st.text(), "ab" * 800, "the open stream is whole")
+        equal(s.wait_exit(), 0, "exit code 0, when the last stream is out")
+
+
+@test
+def second_signal():
+    """A second SIGTERM ends it at once, still with terminal events and rows."""
+    s = Server(drain_s=600)
+    streams = [forced(s, 8000, headers=[f"X-Request-Id: s{i}"]).read(1) for i in range(4)]
+    pids = s.all_pids()
+    os.kill(s.pid, signal.SIGTERM)
+    time.sleep(0.3)
+    check(s.child.poll() is None, "the first waits for the streams")
+    begin = time.monotonic()
+    os.kill(s.pid, signal.SIGTERM)
+    ends = []
+    for st in streams:
+        with contextlib.suppress(EOFError, ConnectionResetError):
+            st.rest()
+        ends.append([e["code"] for e in st.errors()] == ["drain_limit"] or not st.ended)
+    check(all(ends), "each stream has its terminal event, or is cut visibly")
+    equal(s.wait_exit(), 0, "exit code 0")
+    spent = time.monotonic() - begin
+    check(spent < 1.5 or "asan" in BIN, "within a second", spent)
+    check(not any(living(p) for p in pids), "every process is gone")
+    rows = {r["request_id"] for r in s.rows()}
+    check({f"s{i}" for i in range(4)} <= rows, "the rows", rows)
+    s.stop()
+
+
+@test
+def keepalives():
+    """Case B47: with --heartbeat-s 1 no silence while queued, in prefill, or while the engine
+    stands; comments only, and the text is the same."""
+    with Server(max_seqs=1, heartbeat_s=1, sim_step_us=5000, sim_prefill_us=2000) as s:
+        a = forced(s, 1500).read(1)
+        q = forced(s, 5)
+        equal(q.headers(), 200, "headers come at admission")
+        kind = q.next()[0]
+        equal(kind, "comment", "queued: a keep-alive first")
+        r = s.post(COMP, completion(5))
+        check(is_error(r), "refusals are real 4xx", r.text)
+        a.conn.close()
+        q.rest()
+        check(q.text() == "ab" * 5 and q.comments >= 1, "the text is the same")
+        p = s.stream(COMP, force(AB, prompt=[81] * 2000, max_tokens=5, stream=True)).rest()
+        check(p.comments >= 2 and p.text() == "ab" * 5, "prefill: keep-alives", p.comments)
+        st = forced(s, 300).read(5)
+        engine = s.pids["engine"][0]
+        os.kill(engine, signal.SIGSTOP)
+        try:
+            seen = 0
+            while seen < 3:
+                k, _ = st.next()
+                seen += k == "comment"
+            check(True, "a stopped engine: keep-alives go on")
+        finally:
+            os.kill(engine, signal.SIGCONT)
+        st.rest()
+        equal(st.text(), "ab" * 300, "and the text is the same")
+        check(all(c == b": keepalive\n\n" for c in st.chunks if c.startswith(b":")),
+              "bare SSE: comment and blank line")
+        nat = s.conn()
+        nat.send(request("POST", NATIVE, force(AB, prompt=[81] * 1500, max_tokens=2)))
+        nat.head()
+        data, comments = b"", []
+        while (c := nat.chunk()):
+            comments += [c] if c.startswith(b":") else []
+            data += c
+        check(all(c.count(b"\n") == 1 for c in comments), "native: no blank line", comments)
+        nd = s.conn()
+        nd.send(request("POST", NATIVE, force(AB, prompt=[81] * 1500, max_tokens=2),
+                        ["Accept: application/x-ndjson"]))
+        nd.head()
+        lines = b""
+        while (c := nd.chunk()):
+            lines += c
+        objs = [strict_json(x) for x in lines.decode().splitlines()]
+        check(all("type" in o for o in objs), "NDJSON keep-alives are objects", objs[:3])
+        check(s.metrics()["keepalives_total"] >= 6, "counted")
+
+
+@test
+def engine_stalls():
+    """An engine without a sign of life for --engine-stall-s is replaced; so is a frontend."""
+    with Server(engine_stall_s=2, frontend_stall_s=2) as s:
+        st = forced(s).read(2)
+        os.kill(s.pids["engine"][0], signal.SIGSTOP)
+        st.rest()
+        equal([e["code"] for e in st.errors()], ["engine_lost"], "the stream is told")
+        serves_again(s, "a stalled engine")
+        os.kill(s.pids["frontend"][0], signal.SIGSTOP)
+        old = s.pids["frontend"][0]
+        check(until(lambda: not living(old)), "a stalled frontend is replaced")
+
+        def up():
+            p = s.processes()["frontend"]
+            return len(p) == 2 and old not in p
+        check(until(up), "two frontends again")
+        s.pids = s.processes()
+        s.alive("a stalled frontend")
+
+
+@test
+def loading_is_not_ready():
+    """Requests while the engine is replaced: 503 JSON with Retry-After, never a hang."""
+    with Server() as s:
+        os.kill(s.pids["engine"][0], signal.SIGKILL)
+        seen = set()
+        for _ in range(200):
+            r = s.post(COMP, completion("x", max_tokens=1))
+            seen.add(r.status)
+            if r.status == 503:
+                check(is_error(r, 503) and r.header("retry-after"), "503 with Retry-After", r.headers)
+            elif r.status == 200:
+                break
+        check(seen <= {200, 503} and 200 in seen, "503 or served", seen)
+
+
+if __name__ == "__main__":
+    main()
