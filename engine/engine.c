@@ -8,30 +8,8 @@
 #include "shm/stat.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-
-static volatile sig_atomic_t asked_to_end;
-
-static void on_term(int sig)
-{
-    (void)sig;
-    asked_to_end = 1;
-}
-
-/* The supervisor reads its signals from a descriptor and has them blocked: what a child inherits
- * of that is undone here. */
-static void take_signals(void)
-{
-    struct sigaction end = {.sa_handler = on_term}, ignore = {.sa_handler = SIG_IGN};
-    sigset_t set;
-    sigaction(SIGTERM, &end, NULL);
-    sigaction(SIGINT, &ignore, NULL);
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigprocmask(SIG_UNBLOCK, &set, NULL);
-}
 
 static struct tr_backend *open_backend(const struct tr_shm *s, const struct tr_engine_config *c,
                                        struct tr_backend_info *info, struct tr_errbuf *err)
@@ -75,7 +53,7 @@ static void say_ready(const struct tr_backend_info *info, const struct tr_sched 
 static void sleep_on_bell(struct tr_shm *s, struct tr_sched *sc, int limit_ms)
 {
     tr_bell_sleep(&s->rings->sleeping);
-    if (!tr_sched_turn(sc) && !asked_to_end && !tr_sched_done(sc)) {
+    if (!tr_sched_turn(sc) && !tr_sched_done(sc)) {
         struct pollfd p = {.fd = s->bell_engine, .events = POLLIN};
         poll(&p, 1, limit_ms);
     }
@@ -87,8 +65,6 @@ static void loop(struct tr_shm *s, struct tr_sched *sc, const struct tr_engine_c
     int limit_ms = c->idle_ns ? (int)(c->idle_ns / 1000000) : 100;
     while (!tr_sched_done(sc)) {
         tr_sched_beat(sc);
-        if (asked_to_end)
-            tr_sched_cut(sc);
         if (!tr_sched_turn(sc))
             sleep_on_bell(s, sc, limit_ms);
     }
@@ -100,7 +76,6 @@ int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
     struct tr_backend_info info;
     struct tr_backend *backend = NULL;
     int status = 1;
-    take_signals();
     struct tr_sched *sc = tr_sched_new(s, &c->sched, &err);
     if (!sc)
         goto out;

@@ -24,9 +24,9 @@ struct tr_engine_config {
 struct tr_shm;
 
 /* Runs the engine over `s`, attached with TR_ROLE_ENGINE, until the control page says CUT and
- * everything has ended, or SIGTERM (which ends everything with drain_limit first; SIGINT is
- * ignored: the supervisor decides).  Returns the exit status of the process: 0, or 1 after a
- * sentence in the log.
+ * everything has ended.  Signals are the supervisor's business: it has them ignored in its children,
+ * so that a service manager's SIGTERM to the whole group drains like one to the supervisor alone.
+ * Returns the exit status of the process: 0, or 1 after a sentence in the log.
  *
  * Order at start: what a former engine left is ended with engine_lost and settled before the model
  * is loaded; admission begins when rings->ready holds this engine's epoch. */

@@ -327,11 +327,6 @@ bool tr_sched_turn(struct tr_sched *sc)
     return sc->progress;
 }
 
-void tr_sched_cut(struct tr_sched *sc)
-{
-    sc->cut = true;
-}
-
 bool tr_sched_done(const struct tr_sched *sc)
 {
     return sc->cut && sc->n_active == 0 && sc->n_unbilled == 0;

@@ -62,9 +62,6 @@ int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct 
  * after one more turn between tr_bell_sleep and the wait. */
 bool tr_sched_turn(struct tr_sched *sc);
 
-/* From now on everything ends with drain_limit, as with TR_DRAIN_CUT. */
-void tr_sched_cut(struct tr_sched *sc);
-
 /* After a cut: every request has its terminal state and its record. */
 bool tr_sched_done(const struct tr_sched *sc);
 

@@ -135,6 +135,7 @@ void tr_rig_drain(struct tr_engine_rig *r, enum tr_drain d)
     tr_role = TR_ROLE_SUPERVISOR;
     atomic_store(&r->s.control->drain, d);
     tr_control_publish(r->s.control);
+    tr_bell_ring_engine(&r->s);
 }
 
 uint64_t tr_rig_bills(const struct tr_engine_rig *r)

@@ -24,12 +24,15 @@ static void nap(uint32_t ms)
     nanosleep(&t, NULL);
 }
 
+static uint64_t idle_ns = 20000000000; /* longer than any test waits: what wakes is a bell */
+
 static void start(const char *model, uint32_t step_us)
 {
     struct tr_engine_config c = {.ops = &tr_backend_sim, .sched = r.c.sched};
     c.backend.model_path = model;
     c.backend.sim_step_us = step_us;
     c.backend.n_threads = 1;
+    c.idle_ns = idle_ns;
     struct tr_shm_fds fds = r.fds;
     epoch++;
     engine = fork();
@@ -116,16 +119,14 @@ Test(engine, sleeps_when_idle_and_is_woken_by_the_bell)
 {
     start(NULL, 0);
     cr_assert(wait_ready());
-    nap(250);
-    cr_assert_eq(atomic_load(&r.s.rings->sleeping), 1);
-    uint64_t beat = atomic_load(&r.s.rings->heartbeat_ns);
-    cr_assert_lt(tr_now_ns() - beat, 2000000000, "it beats while it sleeps");
+    while (!atomic_load(&r.s.rings->sleeping))
+        nap(1);
     struct tr_rig_req q = submit(1);
     cr_assert(wait_end(&q));
     const struct tr_ring *ring = tr_rig_ring(&r, &q);
-    /* The limit of a sleep is 100 ms: less means that the bell did it. */
-    cr_assert_lt(ring->admitted_ns - ring->arrival_ns, 60000000);
-    kill(engine, SIGTERM);
+    /* The limit of a sleep is 20 s here: less means that the bell did it. */
+    cr_assert_lt(ring->admitted_ns - ring->arrival_ns, 15000000000);
+    tr_rig_drain(&r, TR_DRAIN_CUT);
     cr_assert_eq(wait_for_end(), 0);
 }
 
@@ -149,19 +150,34 @@ Test(engine, a_parked_reader_that_moves_wakes_it)
     wait_for_end();
 }
 
+/* Waits for `n` new values of the heartbeat; false if they do not come. */
+static bool wait_beats(uint32_t n)
+{
+    uint64_t last = atomic_load(&r.s.rings->heartbeat_ns);
+    for (uint32_t i = 0; i < 20000 && n; i++, nap(1)) {
+        uint64_t beat = atomic_load(&r.s.rings->heartbeat_ns);
+        n -= beat != last;
+        last = beat;
+    }
+    return n == 0;
+}
+
 Test(engine, beats_during_a_long_step)
 {
-    start(NULL, 600000);
-    cr_assert(wait_ready());
-    struct tr_rig_req q = submit(3);
-    nap(100);
-    for (uint32_t i = 0; i < 8; i++) {
-        nap(60);
-        cr_assert_lt(tr_now_ns() - atomic_load(&r.s.rings->heartbeat_ns), 300000000);
-    }
+    start(NULL, 30000000);
+    cr_assert(wait_beats(3), "the warm-up is a step too");
     kill(engine, SIGKILL);
     wait_for_end();
-    (void)q;
+}
+
+Test(engine, beats_while_it_sleeps)
+{
+    idle_ns = 10000000;
+    start(NULL, 0);
+    cr_assert(wait_ready());
+    cr_assert(wait_beats(5));
+    kill(engine, SIGKILL);
+    wait_for_end();
 }
 
 Test(engine, killed_it_leaves_nothing_undone_for_the_next)
@@ -185,23 +201,8 @@ Test(engine, killed_it_leaves_nothing_undone_for_the_next)
     struct tr_rig_req next = submit(5);
     cr_assert(wait_end(&next));
     cr_assert_eq(tr_rig_published(&r, &next), 5);
-    kill(engine, SIGTERM);
+    tr_rig_drain(&r, TR_DRAIN_CUT);
     cr_assert_eq(wait_for_end(), 0);
-}
-
-Test(engine, sigterm_ends_everything_first)
-{
-    start(NULL, 5000);
-    cr_assert(wait_ready());
-    struct tr_rig_req q = submit(300);
-    nap(30);
-    kill(engine, SIGINT);
-    nap(30);
-    cr_assert(!tr_state_terminal(tr_rig_state(&r, &q)), "SIGINT is the supervisor's business");
-    kill(engine, SIGTERM);
-    cr_assert_eq(wait_for_end(), 0);
-    cr_assert_eq(tr_rig_ring(&r, &q)->err, TR_ERR_DRAIN_LIMIT);
-    cr_assert_eq(tr_rig_bills(&r), 1);
 }
 
 Test(engine, what_is_left_is_settled_even_if_the_model_does_not_load)
