@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/sim_vocab.h"
+#include "shm/bell.h"
 #include "shm/lpring.h"
 
 #include <errno.h>
