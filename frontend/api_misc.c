@@ -17,7 +17,7 @@ static void emit_model(struct tr_emit *e, const struct tr_fe *fe)
     tr_emit_obj(e);
     tr_emit_kstr(e, "id", fe->cfg->served_name);
     tr_emit_kstr(e, "object", "model");
-    tr_emit_ku64(e, "created", (uint64_t)fe->started_wall_s);
+    tr_emit_ku64(e, "created", fe->cfg->created_s);
     tr_emit_kstr(e, "owned_by", "tokenring");
     tr_emit_ku64(e, "max_model_len", fe->shm->config.n_ctx);
     tr_emit_obj_end(e);

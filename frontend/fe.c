@@ -289,7 +289,6 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     memset(fe, 0, sizeof(*fe));
     fe->shm = s;
     fe->cfg = c;
-    fe->started_wall_s = tr_wall_s();
     fe->stat = s->stat[TR_STAT_AREA0 + s->my_area];
     tr_emit_init(&fe->json);
     tr_emit_init(&fe->frame);

@@ -30,8 +30,7 @@ struct tr_fe {
     struct tr_workers *workers; /* NULL: everything inline (tests) */
 
     struct tr_vocab *vocab;
-    struct tr_chat *chat;  /* NULL: no template, chat is refused */
-    double started_wall_s; /* `created` of the model */
+    struct tr_chat *chat; /* NULL: no template, chat is refused */
 
     /* What the control page said last (frontend.c). */
     uint32_t control_seen;

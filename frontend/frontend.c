@@ -84,11 +84,11 @@ int tr_frontend_main(struct tr_shm *s, const struct tr_frontend_config *c)
     signal(SIGHUP, SIG_IGN);
     tr_role = TR_ROLE_FRONTEND;
     if (tr_fe_open(&b.fe, s, c, WORKERS, &err)) {
-        tr_log(TR_LOG_ERROR, "frontend %u: %s", c->number, err.msg);
+        tr_log(TR_LOG_ERROR, "%s", err.msg);
         return 1;
     }
     if (start_listening(&b)) {
-        tr_log(TR_LOG_ERROR, "frontend %u: cannot listen: out of memory", c->number);
+        tr_log(TR_LOG_ERROR, "cannot listen: out of memory");
         tr_fe_close(&b.fe);
         return 1;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "supervisor/heritage.h"
 
+#include "base/clock.h"
 #include "base/gguf.h"
 #include "base/log.h"
 #include "base/sim_vocab.h"
@@ -215,6 +216,7 @@ static void configure_frontend(struct tr_heritage *h)
                                     .chat_template = *o->chat_template ? o->chat_template : NULL,
                                     .version = TR_VERSION,
                                     .backend = h->engine.ops == &tr_backend_sim ? "sim" : "cpu",
+                                    .created_s = (uint64_t)tr_wall_s(),
                                     .heartbeat_ns = o->heartbeat,
                                     .write_deadline_ns = o->write_deadline,
                                     .min_drain_bps = o->min_drain_bps,
