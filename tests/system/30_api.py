@@ -250,7 +250,7 @@ def deep_json():
                 b"]" * 20 + b"}")
     equal(ok.status, 200, "an unknown field of reasonable depth")
     grown = sum(rss(p) for p in S.all_pids()) - before
-    check(grown < 64 << 20 or "asan" in BIN, "memory is given back", grown)
+    check(grown < 64 << 20 or SANITIZED, "memory is given back", grown)
     S.alive("deep JSON")
 
 
@@ -405,7 +405,7 @@ def resource_sizes():
     refused(completion(["x"] * 17, max_tokens=1), "prompt", "17 prompts", COMP)
     refused(completion(["x"] * 9, n=2, max_tokens=1), "n", "9 prompts by 2", COMP)
     grown = sum(rss(p) for p in S.all_pids()) - before
-    check(grown < 50 << 20 or "asan" in BIN, "admission takes no memory for them", grown)
+    check(grown < 50 << 20 or SANITIZED, "admission takes no memory for them", grown)
     S.alive("resource sizes")
 
 

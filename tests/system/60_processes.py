@@ -12,21 +12,6 @@ def forced(s, n=4000, path=COMP, headers=(), **kw):
     return s.stream(path, body, headers=headers)
 
 
-def on_frontend(s, pid):
-    """How many sockets of clients a frontend holds."""
-    inodes = set()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):
-            link = os.readlink(f"/proc/{pid}/fd/{fd}")
-            if link.startswith("socket:["):
-                inodes.add(link[8:-1])
-    with open("/proc/net/tcp", encoding="ascii") as f:
-        rows = [line.split() for line in f.readlines()[1:]]
-    # Established, ours: the ports of the peers.
-    return {int(r[2].split(":")[1], 16) for r in rows
-            if r[9] in inodes and r[3] == "01" and int(r[1].split(":")[1], 16) == s.port}
-
-
 def cut_visibly(st):
     """Whether the stream ended without any sign of completeness."""
     try:
@@ -50,7 +35,8 @@ def serves_again(s, what):
 
 
 def shared_objects():
-    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
+    return {n for n in names if "tokenring" in n}
 
 
 @test
@@ -205,8 +191,8 @@ def frontend_dies():
                        for i in range(16)}
             for st in streams.values():
                 st.read(2)
-            victim = max(s.processes()["frontend"], key=lambda p: len(on_frontend(s, p)))
-            ports = on_frontend(s, victim)
+            victim = max(s.processes()["frontend"], key=lambda p: len(clients_of(p, s.port)))
+            ports = clients_of(victim, s.port)
             lost = {k for k, st in streams.items() if st.conn.sock.getsockname()[1] in ports}
             os.kill(victim, signal.SIGKILL)
             for k, st in streams.items():
@@ -418,7 +404,7 @@ def second_signal():
     check(all(ends), "each stream has its terminal event, or is cut visibly")
     equal(s.wait_exit(), 0, "exit code 0")
     spent = time.monotonic() - begin
-    check(spent < 1.5 or "asan" in BIN, "within a second", spent)
+    check(spent < 1.5 or SANITIZED, "within a second", spent)
     check(not any(living(p) for p in pids), "every process is gone")
     rows = {r["request_id"] for r in s.rows()}
     check({f"s{i}" for i in range(4)} <= rows, "the rows", rows)

@@ -29,6 +29,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BIN = os.environ.get("TOKENRING_BIN", os.path.join(ROOT, "build/dev/supervisor/tokenring"))
 MODEL_FILE = os.environ.get("TOKENRING_TEST_MODEL", os.path.join(ROOT, ".cache/smollm2.gguf"))
 MODEL = "smollm2"
+with open(BIN, "rb") as _f:
+    SANITIZED = b"__asan_" in _f.read()  # memory and speed are then not those of the product
 WAIT = 60.0  # for anything that should be quick; a sanitizer build on a busy machine is not
 
 # ---- counting -----------------------------------------------------------------------------------
@@ -159,6 +161,20 @@ def fd_count(pid):
         return 0
 
 
+def clients_of(pid, port):
+    """The ports of the peers whose connections to our port this process holds."""
+    inodes = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            link = os.readlink(f"/proc/{pid}/fd/{fd}")
+            if link.startswith("socket:["):
+                inodes.add(link[8:-1])
+    with open("/proc/net/tcp", encoding="ascii") as f:
+        rows = [line.split() for line in f.readlines()[1:]]
+    return {int(r[2].split(":")[1], 16) for r in rows
+            if r[9] in inodes and r[3] == "01" and int(r[1].split(":")[1], 16) == port}
+
+
 # ---- a service ----------------------------------------------------------------------------------
 
 def free_port():
@@ -277,6 +293,20 @@ class Server:
 
     def conn(self, rcvbuf=0, wait=WAIT):
         return Conn(self.port, rcvbuf, wait)
+
+    def conn_at(self, pid, **kw):
+        """A connection that this frontend accepted: the others stand still meanwhile."""
+        others = [p for p in self.processes()["frontend"] if p != pid]
+        for p in others:
+            os.kill(p, signal.SIGSTOP)
+        try:
+            c = self.conn(**kw)
+            c.send(request("GET", "/livez"))
+            c.response()
+        finally:
+            for p in others:
+                os.kill(p, signal.SIGCONT)
+        return c
 
     def get(self, path, **kw):
         return self.ask("GET", path, None, **kw)
