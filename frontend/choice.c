@@ -172,8 +172,8 @@ static void note_content(struct tr_stream *s, struct tr_choice *ch, uint64_t now
 {
     struct tr_stat *st = s->fe->stat;
 
-    if (!s->first_content_ns) {
-        s->first_content_ns = now;
+    if (!s->receipt.rec.first_byte_ns) {
+        s->receipt.rec.first_byte_ns = now;
         tr_hist_add(st, TR_HIST_FIRST_BYTE, now - s->ask->arrival_ns);
     }
     if (ch->last_event_ns) {

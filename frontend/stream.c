@@ -13,100 +13,6 @@
 /* A failed stream whose socket takes nothing is cut after so long. */
 #define STUCK_NS (5 * 1000000000ull)
 
-/* ---- delivery records ---- */
-
-/* Outlives the stream: waits until the peer's kernel has everything, or is gone. */
-struct delivery {
-    struct tr_conn_delivery d;
-    struct tr_fe *fe;
-    struct tr_delivery rec;
-    struct tr_mark mark[TR_STREAM_MARKS];
-    uint32_t n_marks;
-};
-
-static uint32_t tokens_delivered(const struct tr_mark *mark, uint32_t n, uint64_t acked)
-{
-    uint64_t tokens = 0;
-
-    for (uint32_t i = 0; i < n && mark[i].bytes <= acked; i++)
-        tokens = mark[i].tokens;
-    return (uint32_t)tokens;
-}
-
-static void push_record(struct tr_fe *fe, struct tr_delivery *rec)
-{
-    rec->closed_ns = tr_now_ns();
-    /* Full: the ledger is far behind; the columns stay NULL, which is what they mean. */
-    (void)tr_delivery_push(fe->shm, rec);
-}
-
-static void on_delivered(struct tr_conn_delivery *d, uint64_t acked)
-{
-    struct delivery *w = (struct delivery *)d;
-
-    w->rec.delivered_tokens = tokens_delivered(w->mark, w->n_marks, acked);
-    push_record(w->fe, &w->rec);
-    w->fe->n_deliveries--;
-    free(w);
-}
-
-static void fill_record(const struct tr_stream *s, struct tr_delivery *rec)
-{
-    memset(rec, 0, sizeof(*rec));
-    memcpy(rec->request_id, s->ask->request_id, sizeof(rec->request_id));
-    rec->stream_rand = s->name.rand;
-    rec->first_byte_ns = s->first_content_ns;
-}
-
-/* The answer has been handed over completely. */
-static void deliver_later(struct tr_stream *s, struct tr_conn *c)
-{
-    struct delivery *w = calloc(1, sizeof(*w));
-
-    if (!w)
-        return;
-    fill_record(s, &w->rec);
-    w->fe = s->fe;
-    memcpy(w->mark, s->mark, sizeof(w->mark));
-    w->n_marks = s->n_marks;
-    w->d.upto = tr_conn_accepted(c);
-    w->d.done = on_delivered;
-    s->fe->n_deliveries++;
-    tr_conn_deliver(c, &w->d);
-}
-
-/* The socket is gone, or is cut now. */
-static void deliver_now(struct tr_stream *s, uint64_t acked)
-{
-    struct tr_delivery rec;
-
-    fill_record(s, &rec);
-    rec.delivered_tokens = tokens_delivered(s->mark, s->n_marks, acked);
-    push_record(s->fe, &rec);
-}
-
-/* Notes that everything written so far carries the tokens framed so far. */
-static void mark(struct tr_stream *s)
-{
-    uint64_t tokens = 0, bytes = tr_conn_accepted(s->conn);
-
-    for (uint32_t k = 0; k < s->n; k++)
-        tokens += s->choice[k].sent;
-    if (s->n_marks && s->mark[s->n_marks - 1].tokens == tokens)
-        return;
-    if (s->n_marks == TR_STREAM_MARKS) {
-        /* Forget what has arrived but for the last of it; if nothing has, every other mark. */
-        uint64_t acked = tr_conn_acked(s->conn);
-        uint32_t old = 0, to = 0;
-        while (old + 1 < s->n_marks && s->mark[old + 1].bytes <= acked)
-            old++;
-        for (uint32_t i = old; i < s->n_marks; i += old ? 1 : 2)
-            s->mark[to++] = s->mark[i];
-        s->n_marks = to;
-    }
-    s->mark[s->n_marks++] = (struct tr_mark){.bytes = bytes, .tokens = tokens};
-}
-
 /* ---- life ---- */
 
 static void link_stream(struct tr_fe *fe, struct tr_stream *s)
@@ -174,7 +80,7 @@ static void drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
                 now, memory_order_relaxed); /* the dirty bit of the command publishes it */
     tr_stream_cancel(s, why);
     release_slots(s);
-    deliver_now(s, acked);
+    tr_receipt_deliver_now(&s->receipt, s->fe, acked);
     free_stream(s);
 }
 
@@ -265,7 +171,6 @@ static struct tr_stream *make(struct tr_fe *fe, struct tr_conn *c, struct tr_ask
     s->ask = ask;
     s->n = n;
     s->created = (uint64_t)tr_wall_of_ns(ask->arrival_ns);
-    s->accepted0 = tr_conn_accepted(c);
     s->queue_seen = UINT32_MAX;
     if (ask->timeout_ns)
         s->deadline_ns = ask->arrival_ns + ask->timeout_ns;
@@ -316,6 +221,7 @@ void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
     s->dialect = dialect;
     s->frame = frame;
     s->name = (struct tr_stream_id){.slot = ad.slot[0], .gen = ad.gen[0], .rand = ad.rand};
+    tr_receipt_init(&s->receipt, ask->request_id, ad.rand);
     tr_stream_id_format(s->name, s->stream_id);
     snprintf(s->id, sizeof(s->id), "%s%s", dialect->id_prefix, s->stream_id + 3);
     for (uint32_t k = 0; k < s->n; k++) {
@@ -445,6 +351,16 @@ static bool was_cancelled(enum tr_err e)
            e == TR_ERR_SLOW_CLIENT || e == TR_ERR_CLIENT_GONE;
 }
 
+/* Notes that everything written so far carries the tokens framed so far. */
+static void mark(struct tr_stream *s)
+{
+    uint64_t tokens = 0;
+
+    for (uint32_t k = 0; k < s->n; k++)
+        tokens += s->choice[k].sent;
+    tr_receipt_mark(&s->receipt, s->conn, tokens);
+}
+
 static void end_streamed(struct tr_stream *s, enum tr_err e)
 {
     bool length = false;
@@ -471,7 +387,7 @@ static void end_streamed(struct tr_stream *s, enum tr_err e)
     mark(s);
     struct tr_conn *c = s->conn;
     tr_conn_stream_end(c);
-    deliver_later(s, c);
+    tr_receipt_deliver_later(&s->receipt, s->fe, c);
 }
 
 static void end_whole(struct tr_stream *s, enum tr_err e)
@@ -488,15 +404,14 @@ static void end_whole(struct tr_stream *s, enum tr_err e)
     if (e) {
         tr_conn_error(c, e, NULL, NULL);
     } else {
-        s->first_content_ns = tr_now_ns();
-        tr_hist_add(s->fe->stat, TR_HIST_FIRST_BYTE, s->first_content_ns - s->ask->arrival_ns);
+        s->receipt.rec.first_byte_ns = tr_now_ns();
+        tr_hist_add(s->fe->stat, TR_HIST_FIRST_BYTE,
+                    s->receipt.rec.first_byte_ns - s->ask->arrival_ns);
         tr_conn_reply(c, 200, "application/json", json->buf, json->len);
-        s->n_marks = 1;
-        s->mark[0] =
-            (struct tr_mark){.bytes = tr_conn_accepted(c), .tokens = tr_stream_usage(s).completion};
+        tr_receipt_mark(&s->receipt, c, tr_stream_usage(s).completion);
     }
     tr_emit_reset(json); /* gives a large body's memory back */
-    deliver_later(s, c);
+    tr_receipt_deliver_later(&s->receipt, s->fe, c);
 }
 
 static bool try_end(struct tr_stream *s)

@@ -23,6 +23,7 @@
 #include "frontend/conn.h"
 #include "frontend/event.h"
 #include "frontend/logprobs.h"
+#include "frontend/receipt.h"
 #include "frontend/sse.h"
 #include "shm/stream_id.h"
 #include "text/scan.h"
@@ -30,7 +31,6 @@
 enum {
     TR_EVENT_TEXT = 8192,                                     /* bytes at which coalescing stops */
     TR_EVENT_TEXT_CAP = TR_EVENT_TEXT + TR_SCAN_TEXT_MAX + 8, /* scratch for one event */
-    TR_STREAM_MARKS = 64
 };
 
 struct tr_choice {
@@ -64,11 +64,6 @@ struct tr_choice {
     uint32_t shown_chars;
 };
 
-struct tr_mark {
-    uint64_t bytes; /* tr_conn_accepted after the event */
-    uint64_t tokens;
-};
-
 struct tr_stream {
     struct tr_fe *fe;
     struct tr_conn *conn;
@@ -83,18 +78,14 @@ struct tr_stream {
     uint64_t created; /* wall clock, seconds */
     uint64_t number;  /* the next event's */
 
-    uint64_t deadline_ns, max_ns; /* 0 none */
-    uint64_t gate_ns;             /* since when all has ended; 0 not yet */
-    uint64_t last_byte_ns;        /* something was handed to the connection */
-    uint64_t first_content_ns;
+    uint64_t deadline_ns, max_ns;         /* 0 none */
+    uint64_t gate_ns;                     /* since when all has ended; 0 not yet */
+    uint64_t last_byte_ns;                /* something was handed to the connection */
     uint64_t drain_since_ns, drain_bytes; /* --min-drain-bps */
-    uint64_t accepted0;                   /* tr_conn_accepted before the answer */
     uint32_t queue_seen, prefill_seen;    /* last QUEUED and PREFILL */
     bool cancelled;                       /* CANCEL has been posted */
-    bool ended;
     enum tr_err failure; /* found by this process; what the rings say comes second */
-    struct tr_mark mark[TR_STREAM_MARKS];
-    uint32_t n_marks;
+    struct tr_receipt receipt;
 
     uint32_t n;
     struct tr_choice choice[];
