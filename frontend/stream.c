@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/stream.c - see stream.h.  One choice is in choice.c. */
+/* frontend/stream.c - see stream.h.  One choice is in choice.c, what time does to a stream in
+ * stream_clock.c. */
 #include "frontend/stream.h"
 
-#include "base/assert.h"
 #include "base/clock.h"
 #include "shm/bill.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A failed stream whose socket takes nothing is cut after so long. */
-#define STUCK_NS (5 * 1000000000ull)
 
 /* ---- life ---- */
 
@@ -84,8 +81,7 @@ static void drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
     free_stream(s);
 }
 
-/* Cuts a connection that still lives, so that the cut shows. */
-static void cut(struct tr_stream *s, enum tr_err why)
+void tr_stream_cut(struct tr_stream *s, enum tr_err why)
 {
     struct tr_conn *c = s->conn;
     uint64_t acked = tr_conn_acked(c);
@@ -101,7 +97,7 @@ static void on_writable(void *owner)
     (void)owner; /* the turn of the loop that called us ends with tr_streams_pump */
 }
 
-static void probe(struct tr_stream *s)
+void tr_stream_probe(struct tr_stream *s)
 {
     tr_emit_reset(&s->fe->frame);
     tr_frame_keepalive(&s->fe->frame, s->frame);
@@ -115,9 +111,9 @@ static void on_half_closed(void *owner)
     /* A client that is gone answers the probe with a reset; one that has only closed its sending
      * side keeps its stream. */
     if (s->ask->stream)
-        probe(s);
+        tr_stream_probe(s);
     else
-        cut(s, TR_ERR_CLIENT_GONE);
+        tr_stream_cut(s, TR_ERR_CLIENT_GONE);
 }
 
 static void on_gone(void *owner, enum tr_conn_why why)
@@ -330,8 +326,7 @@ static bool gate_open(struct tr_stream *s)
     return true;
 }
 
-/* The error this stream ends with, TR_OK if every choice came to its natural end. */
-static enum tr_err outcome(const struct tr_stream *s)
+enum tr_err tr_stream_outcome(const struct tr_stream *s)
 {
     if (s->failure)
         return s->failure;
@@ -418,7 +413,7 @@ static bool try_end(struct tr_stream *s)
 {
     if (!gate_open(s))
         return false;
-    enum tr_err e = outcome(s);
+    enum tr_err e = tr_stream_outcome(s);
     if (s->ask->stream)
         end_streamed(s, e);
     else
@@ -458,7 +453,7 @@ static void lifecycle(struct tr_stream *s)
 /* One choice has failed: the answer as a whole has, so the others need not go on. */
 static void spread_failure(struct tr_stream *s)
 {
-    enum tr_err e = s->cancelled || s->n == 1 ? TR_OK : outcome(s);
+    enum tr_err e = s->cancelled || s->n == 1 ? TR_OK : tr_stream_outcome(s);
 
     if (e)
         tr_stream_cancel(s, e);
@@ -485,8 +480,8 @@ static bool pump_one(struct tr_stream *s)
         mark(s);
     if (all_ended && all_out)
         return try_end(s) || moved;
-    if (all_ended && !s->gate_ns && outcome(s))
-        s->gate_ns = tr_now_ns(); /* the clock of STUCK_NS */
+    if (all_ended && !s->gate_ns && tr_stream_outcome(s))
+        s->gate_ns = tr_now_ns(); /* tr_streams_tick cuts it if it stays stuck */
     return moved;
 }
 
@@ -500,77 +495,4 @@ bool tr_streams_pump(struct tr_fe *fe)
         moved |= pump_one(s);
     }
     return moved;
-}
-
-/* ---- clocks ---- */
-
-/* Slower than --min-drain-bps over the write deadline, while bytes wait. */
-static bool drains_too_slowly(struct tr_stream *s, uint64_t now)
-{
-    const struct tr_frontend_config *cfg = s->fe->cfg;
-    uint64_t taken = tr_conn_accepted(s->conn) - tr_conn_unsent(s->conn);
-    uint64_t span = cfg->write_deadline_ns ? cfg->write_deadline_ns : 30000000000ull;
-
-    if (!cfg->min_drain_bps || tr_conn_unsent(s->conn) == 0) {
-        s->drain_since_ns = 0;
-        return false;
-    }
-    if (!s->drain_since_ns) {
-        s->drain_since_ns = now;
-        s->drain_bytes = taken;
-    } else if (now - s->drain_since_ns >= span) {
-        double bps = (double)(taken - s->drain_bytes) * 1e9 / (double)(now - s->drain_since_ns);
-        if (bps < (double)cfg->min_drain_bps)
-            return true;
-        s->drain_since_ns = now;
-        s->drain_bytes = taken;
-    }
-    return false;
-}
-
-static void tick_one(struct tr_stream *s, uint64_t now)
-{
-    const struct tr_frontend_config *cfg = s->fe->cfg;
-
-    if ((s->deadline_ns && now >= s->deadline_ns) || (s->max_ns && now >= s->max_ns))
-        tr_stream_cancel(s, TR_ERR_DEADLINE);
-    if (!s->ask->stream)
-        return;
-    if (drains_too_slowly(s, now)) {
-        cut(s, TR_ERR_SLOW_CLIENT);
-        return;
-    }
-    if (s->gate_ns && now - s->gate_ns > STUCK_NS && tr_conn_room(s->conn) == 0 && outcome(s)) {
-        cut(s, outcome(s));
-        return;
-    }
-    if (cfg->heartbeat_ns && now - s->last_byte_ns >= cfg->heartbeat_ns &&
-        tr_conn_unsent(s->conn) == 0) {
-        probe(s);
-        tr_stat_add(s->fe->stat, TR_STAT_KEEPALIVES, 1);
-    }
-}
-
-static void gauges(struct tr_fe *fe)
-{
-    uint64_t ring = 0, kernel = 0;
-
-    for (struct tr_stream *s = fe->streams; s; s = s->next) {
-        for (uint32_t k = 0; k < s->n && s->ask->stream; k++)
-            ring += (s->choice[k].scanned - s->choice[k].sent) * sizeof(uint32_t);
-        kernel += tr_conn_accepted(s->conn) - tr_conn_unsent(s->conn) - tr_conn_acked(s->conn);
-    }
-    tr_stat_set(fe->stat, TR_STAT_BUFFERED_RING, ring);
-    tr_stat_set(fe->stat, TR_STAT_BUFFERED_KERNEL, kernel);
-}
-
-void tr_streams_tick(struct tr_fe *fe, uint64_t now)
-{
-    struct tr_stream *next;
-
-    for (struct tr_stream *s = fe->streams; s; s = next) {
-        next = s->next;
-        tick_one(s, now);
-    }
-    gauges(fe);
 }

@@ -125,6 +125,15 @@ struct tr_usage tr_stream_usage(const struct tr_stream *s);
 /* "stop" or "length" for a choice whose text is complete. */
 const char *tr_choice_finish(const struct tr_stream *s, const struct tr_choice *ch);
 
+/* ---- inside (stream.c for stream_clock.c) ---- */
+
+/* The error this stream ends with, TR_OK if every choice came to its natural end. */
+enum tr_err tr_stream_outcome(const struct tr_stream *s);
+/* Cuts a connection that still lives, so that the cut shows; the stream is gone. */
+void tr_stream_cut(struct tr_stream *s, enum tr_err why);
+/* Writes a keep-alive. */
+void tr_stream_probe(struct tr_stream *s);
+
 /* ---- inside (choice.c) ---- */
 
 void tr_choice_init(struct tr_stream *s, struct tr_choice *ch, uint32_t slot, uint32_t gen);

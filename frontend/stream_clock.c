@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/stream_clock.c - what time does to a stream: deadlines, keep-alives, readers that are too
+ * slow, and the gauges that are read at the same pace.  See stream.h. */
+#include "frontend/stream.h"
+
+/* A failed stream whose socket takes nothing is cut after so long. */
+#define STUCK_NS (5 * 1000000000ull)
+
+/* Slower than --min-drain-bps over the write deadline, while bytes wait. */
+static bool drains_too_slowly(struct tr_stream *s, uint64_t now)
+{
+    const struct tr_frontend_config *cfg = s->fe->cfg;
+    uint64_t taken = tr_conn_accepted(s->conn) - tr_conn_unsent(s->conn);
+    uint64_t span = cfg->write_deadline_ns ? cfg->write_deadline_ns : 30000000000ull;
+
+    if (!cfg->min_drain_bps || tr_conn_unsent(s->conn) == 0) {
+        s->drain_since_ns = 0;
+        return false;
+    }
+    if (!s->drain_since_ns) {
+        s->drain_since_ns = now;
+        s->drain_bytes = taken;
+    } else if (now - s->drain_since_ns >= span) {
+        double bps = (double)(taken - s->drain_bytes) * 1e9 / (double)(now - s->drain_since_ns);
+        if (bps < (double)cfg->min_drain_bps)
+            return true;
+        s->drain_since_ns = now;
+        s->drain_bytes = taken;
+    }
+    return false;
+}
+
+static void tick_one(struct tr_stream *s, uint64_t now)
+{
+    const struct tr_frontend_config *cfg = s->fe->cfg;
+
+    if ((s->deadline_ns && now >= s->deadline_ns) || (s->max_ns && now >= s->max_ns))
+        tr_stream_cancel(s, TR_ERR_DEADLINE);
+    if (!s->ask->stream)
+        return;
+    if (drains_too_slowly(s, now)) {
+        tr_stream_cut(s, TR_ERR_SLOW_CLIENT);
+        return;
+    }
+    if (s->gate_ns && now - s->gate_ns > STUCK_NS && tr_conn_room(s->conn) == 0 &&
+        tr_stream_outcome(s)) {
+        tr_stream_cut(s, tr_stream_outcome(s));
+        return;
+    }
+    if (cfg->heartbeat_ns && now - s->last_byte_ns >= cfg->heartbeat_ns &&
+        tr_conn_unsent(s->conn) == 0) {
+        tr_stream_probe(s);
+        tr_stat_add(s->fe->stat, TR_STAT_KEEPALIVES, 1);
+    }
+}
+
+static void gauges(struct tr_fe *fe)
+{
+    uint64_t ring = 0, kernel = 0;
+
+    for (struct tr_stream *s = fe->streams; s; s = s->next) {
+        for (uint32_t k = 0; k < s->n && s->ask->stream; k++)
+            ring += (s->choice[k].scanned - s->choice[k].sent) * sizeof(uint32_t);
+        kernel += tr_conn_accepted(s->conn) - tr_conn_unsent(s->conn) - tr_conn_acked(s->conn);
+    }
+    tr_stat_set(fe->stat, TR_STAT_BUFFERED_RING, ring);
+    tr_stat_set(fe->stat, TR_STAT_BUFFERED_KERNEL, kernel);
+}
+
+void tr_streams_tick(struct tr_fe *fe, uint64_t now)
+{
+    struct tr_stream *next;
+
+    for (struct tr_stream *s = fe->streams; s; s = next) {
+        next = s->next;
+        tick_one(s, now);
+    }
+    gauges(fe);
+}
