@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every known field: wrong types, ranges and shapes are refused by name.  Through the whole way of
  * a request (HTTP, JSON, checks, tokens, admission), so that nothing is let through further down. */
+#include "frontend/params_priv.h"
 #include "testfe/frontend_rig.h"
 
 #include <criterion/criterion.h>
@@ -270,4 +271,10 @@ Test(params, what_is_admitted_has_its_values)
               r->params.top_k == 3 && r->params.presence_penalty == -2 && r->params.n_top == 2);
     cr_expect(r->params.flags == TR_REQ_LOGPROBS, "%x", r->params.flags);
     cr_expect(r->prompt_len == 2 && tr_ring_ids(&rig.shm, rig.engine.order[0])[1] == 98);
+}
+
+Test(params, known_fields_stand_in_the_order_of_the_search)
+{
+    for (int k = 1; k < F_COUNT; k++)
+        cr_expect(strcmp(tr_field_name[k - 1], tr_field_name[k]) < 0, "%s", tr_field_name[k]);
 }
