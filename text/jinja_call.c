@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text/jinja_call.c - calling built-in functions: arguments are put where the table says. */
+/* text/jinja_call.c - calling built-in functions: arguments are put where the table says, and read. */
 #include "text/jinja_priv.h"
 
 #include <string.h>
@@ -70,4 +70,24 @@ struct tr_jv *tr_jcall_row(struct tr_jctx *c, const struct tr_jbuiltin *row, str
         if (!slot[i])
             return tr_jfail(c, TR_JERR_RUNTIME, "%s() misses an argument", row->name);
     return row->fn(c, self, &(struct tr_jargs){.pos = slot, .n = n});
+}
+
+bool tr_jwant_str(struct tr_jctx *c, const struct tr_jv *v, struct tr_jstr *out)
+{
+    if (v && v->type == TR_JV_STR) {
+        *out = v->s;
+        return true;
+    }
+    if (v)
+        tr_jfail(c, TR_JERR_RUNTIME, "a str argument was expected, not %s", tr_jtype_name(v));
+    return !v;
+}
+
+bool tr_jwant_int(struct tr_jctx *c, const struct tr_jv *v, int64_t *out)
+{
+    if (!v || tr_jas_int(v, out))
+        return true;
+    tr_jfail(c, TR_JERR_RUNTIME, "'%s' object cannot be interpreted as an integer",
+             tr_jtype_name(v));
+    return false;
 }

@@ -300,6 +300,10 @@ struct tr_jv *tr_jstrftime(struct tr_jctx *c, struct tr_jstr fmt);
 /* jinja_call.c: calling */
 struct tr_jv *tr_jcall_row(struct tr_jctx *c, const struct tr_jbuiltin *row, struct tr_jv *self,
                            const struct tr_jargs *a);
+/* Arguments of one kind for a method or function.  An absent one (NULL) leaves *out alone; another
+ * type is an error. */
+bool tr_jwant_str(struct tr_jctx *c, const struct tr_jv *v, struct tr_jstr *out);
+bool tr_jwant_int(struct tr_jctx *c, const struct tr_jv *v, int64_t *out);
 const struct tr_jbuiltin *tr_jbuiltin_find(const struct tr_jbuiltin *table, struct tr_jstr name);
 
 /* Tables, ended by a row without a name. */
