@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text/jinja_parser.h - what the two halves of the parser share: statements (jinja_parse.c) and
- * expressions (jinja_expr.c).
+/* text/jinja_parser.h - what the parts of the parser share: statements (jinja_parse.c), expressions
+ * (jinja_expr.c) and what stands behind a value (jinja_suffix.c).
  *
  * Functions that give a node say NULL after noting an error. */
 #ifndef TR_TEXT_JINJA_PARSER_H
@@ -33,10 +33,19 @@ bool tr_jp_skip_name(struct tr_jparser *p, const char *name);
 bool tr_jp_skip(struct tr_jparser *p, int kind);
 bool tr_jp_expect(struct tr_jparser *p, int kind, const char *what);
 
+/* A node over a and b; NULL if one of them is. */
+struct tr_jn *tr_jp_node2(struct tr_jparser *p, enum tr_jn_kind kind, struct tr_jn *a,
+                          struct tr_jn *b);
+struct tr_jn *tr_jp_const(struct tr_jparser *p, struct tr_jv *v);
+
 struct tr_jn *tr_jp_expr(struct tr_jparser *p, bool with_cond);
 struct tr_jn *tr_jp_primary(struct tr_jparser *p);
 /* a, b, ...: one expression or a tuple; `end` is a name that ends it, or NULL. */
 struct tr_jn *tr_jp_tuple(struct tr_jparser *p, bool with_cond, bool parens, const char *end);
+/* Attributes, subscripts and calls behind a value. */
+struct tr_jn *tr_jp_postfix(struct tr_jparser *p, struct tr_jn *n);
+/* Filters, tests and calls behind a value. */
+struct tr_jn *tr_jp_suffixes(struct tr_jparser *p, struct tr_jn *n);
 /* A chain of filters; with `operand` NULL it starts at a filter's name. */
 struct tr_jn *tr_jp_filters(struct tr_jparser *p, struct tr_jn *operand);
 /* What may be assigned to.  `ns`: also name.attribute. */
