@@ -2,6 +2,7 @@
 #include "frontend/emit.h"
 
 #include "base/assert.h"
+#include "text/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -113,23 +114,6 @@ void tr_emit_raw(struct tr_emit *e, const char *json, size_t len)
 
 /* ---- strings --------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at p; 0 if there is none. */
-static size_t utf8_len(const unsigned char *p, size_t left)
-{
-    unsigned char c = p[0];
-    if (c < 0xc2 || c > 0xf4)
-        return c < 0x80;
-    size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    if (left < n)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    bool bad = (c == 0xe0 && p[1] < 0xa0) || (c == 0xed && p[1] > 0x9f) ||
-               (c == 0xf0 && p[1] < 0x90) || (c == 0xf4 && p[1] > 0x8f);
-    return bad ? 0 : n;
-}
-
 /* The escape of an ASCII byte that must not stand for itself; its length. */
 static size_t escape(unsigned char c, char out[6])
 {
@@ -172,7 +156,7 @@ void tr_emit_str_piece(struct tr_emit *e, const char *s, size_t len)
         if (p == end)
             break;
         char esc[6];
-        size_t n = utf8_len(p, (size_t)(end - p));
+        size_t n = tr_utf8_len(p, (size_t)(end - p));
         const char *brk = line_break(p, n);
         if (brk) {
             tr_emit_bytes(e, brk, 6);

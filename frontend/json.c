@@ -2,6 +2,7 @@
 #include "frontend/json.h"
 
 #include "frontend/json_keys.h"
+#include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,26 +64,6 @@ static bool special8(uint64_t w)
     return (hit & HIGH) != 0;
 }
 
-/* Bytes of the UTF-8 character at p (RFC 3629), 0 if there is none. */
-static size_t utf8_len(const unsigned char *p, size_t left)
-{
-    unsigned char c = p[0];
-    if (c < 0x80)
-        return 1;
-    if (c < 0xc2 || c > 0xf4)
-        return 0;
-    size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    if (left < n)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((c == 0xe0 && p[1] < 0xa0) || (c == 0xed && p[1] > 0x9f) || (c == 0xf0 && p[1] < 0x90) ||
-        (c == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 /* Steps over plain characters of a string; stops at a quote, backslash, fault or the end. */
 static int scan_plain(struct in *in)
 {
@@ -101,7 +82,7 @@ static int scan_plain(struct in *in)
         if (c < 0x20)
             return fail(in, at, "a control character in a string must be escaped");
         do { /* text outside ASCII comes in runs: stay here until they end */
-            size_t n = utf8_len(s + at, in->len - at);
+            size_t n = tr_utf8_len(s + at, in->len - at);
             if (n == 0)
                 return fail(in, at, "a string holds bytes that are not UTF-8");
             at += n;

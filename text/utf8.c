@@ -47,21 +47,6 @@ static bool continues(uint8_t first, unsigned at, uint8_t b)
     return b >= lo && b <= hi;
 }
 
-/* Bytes of the longest beginning of a character at p[0, len); *whole tells whether it is all of it. */
-static size_t subpart(const uint8_t *p, size_t len, bool *whole)
-{
-    unsigned need = char_len(p[0]);
-    unsigned n = 1;
-
-    *whole = false;
-    if (need == 0)
-        return 0;
-    while (n < need && n < len && continues(p[0], n, p[n]))
-        n++;
-    *whole = n == need;
-    return n;
-}
-
 size_t tr_utf8_valid_prefix(const char *text, size_t len)
 {
     const uint8_t *p = (const uint8_t *)text;
@@ -77,21 +62,23 @@ size_t tr_utf8_valid_prefix(const char *text, size_t len)
         }
         if (i == len)
             break;
-        bool whole;
-        size_t n = subpart(p + i, len - i, &whole);
-        if (!whole)
+        size_t n = tr_utf8_len(p + i, len - i);
+        if (n == 0)
             break;
         i += n;
     }
     return i;
 }
 
-size_t tr_utf8_bad_len(const char *p, size_t len)
+size_t tr_utf8_bad_len(const char *text, size_t len)
 {
-    bool whole;
-    size_t n = subpart((const uint8_t *)p, len, &whole);
+    const uint8_t *p = (const uint8_t *)text;
+    unsigned need = char_len(p[0]);
+    unsigned n = 1;
 
-    return n ? n : 1;
+    while (n < need && n < len && continues(p[0], n, p[n]))
+        n++;
+    return n;
 }
 
 static size_t replace(char *out)

@@ -36,6 +36,27 @@ size_t tr_utf8_push(struct tr_utf8 *u, const char *in, size_t n, char *out);
 /* The input has ended: what is held becomes U+FFFD.  Returns the number of bytes written. */
 size_t tr_utf8_flush(struct tr_utf8 *u, char out[TR_UTF8_FLUSH_MAX]);
 
+/* Bytes of the character at p[0, left), 0 if there is no whole one (RFC 3629).  left > 0.  Inline:
+ * the JSON reader and writer call it for each character outside ASCII. */
+static inline size_t tr_utf8_len(const unsigned char *p, size_t left)
+{
+    unsigned char c = p[0];
+    if (c < 0x80)
+        return 1;
+    if (c < 0xc2 || c > 0xf4)
+        return 0;
+    size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    if (left < n)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((c == 0xe0 && p[1] < 0xa0) || (c == 0xed && p[1] > 0x9f) || (c == 0xf0 && p[1] < 0x90) ||
+        (c == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return n;
+}
+
 /* Length of the longest prefix of p[0, len) that is valid UTF-8 in whole characters. */
 size_t tr_utf8_valid_prefix(const char *p, size_t len);
 
