@@ -52,19 +52,6 @@ void tr_api_usage(struct tr_emit *e, const struct tr_usage *u)
     tr_emit_obj_end(e);
 }
 
-void tr_api_error(struct tr_emit *e, enum tr_err err)
-{
-    const struct tr_err_info *i = tr_err_info(err);
-
-    tr_emit_key(e, "error");
-    tr_emit_obj(e);
-    tr_emit_kstr(e, "message", i->sentence);
-    tr_emit_kstr(e, "type", i->type);
-    tr_emit_knull(e, "param");
-    tr_emit_kstr(e, "code", i->code);
-    tr_emit_obj_end(e);
-}
-
 void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES])
 {
     (void)rq;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frontend/api.h - handlers of the outside interface and what they share.
  *
- * Frontend only.  Each api_*.c is one dialect, the only code that knows its field names. */
+ * Frontend only.  Each api_*.c is one dialect, the only code that knows its field names;
+ * api_openai.c holds those that two of them share. */
 #ifndef TR_FRONTEND_API_H
 #define TR_FRONTEND_API_H
 
@@ -30,9 +31,6 @@ void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES]);
 
 /* The object {"prompt_tokens":...} as the value of `usage`. */
 void tr_api_usage(struct tr_emit *e, const struct tr_usage *u);
-
-/* The error object of an ending as a member `error` of the open object. */
-void tr_api_error(struct tr_emit *e, enum tr_err err);
 
 tr_handler tr_api_chat, tr_api_completions, tr_api_native, tr_api_native_delete, tr_api_native_get,
     tr_api_models, tr_api_model, tr_api_tokenize, tr_api_detokenize, tr_api_health, tr_api_livez,

@@ -5,20 +5,16 @@
  * content, a chunk with the finish_reason; then the usage chunk if it was asked for; then [DONE].
  * The role waits for the content so that a client that takes the first chunk for the first token
  * does not measure the queue.  A failure is an error chunk and no finish_reason. */
-#include "frontend/api.h"
+#include "frontend/api_openai.h"
+
+static const char CHUNK[] = "chat.completion.chunk";
 
 static void begin_chunk(struct tr_stream *s)
 {
     struct tr_emit *e = &s->fe->json;
 
     tr_emit_reset(e);
-    tr_emit_obj(e);
-    tr_emit_kstr(e, "id", s->id);
-    tr_emit_kstr(e, "object", "chat.completion.chunk");
-    tr_emit_ku64(e, "created", s->created);
-    tr_emit_kstr(e, "model", s->fe->cfg->served_name);
-    tr_emit_key(e, "choices");
-    tr_emit_arr(e);
+    tr_openai_open(s, e, CHUNK);
 }
 
 static void begin_choice(struct tr_emit *e, uint32_t index)
@@ -41,13 +37,7 @@ static void end_choice(struct tr_stream *s, const char *finish, const struct tr_
         tr_lp_emit_chat(e, s->fe->vocab, a->params.n_top, ev->lp, ev->n_lp);
     else
         tr_emit_null(e);
-    tr_emit_kstr(e, "finish_reason", finish);
-    tr_emit_obj_end(e);
-    tr_emit_arr_end(e);
-    if (a->include_usage)
-        tr_emit_knull(e, "usage");
-    tr_emit_obj_end(e);
-    tr_stream_frame(s, NULL, -1);
+    tr_openai_send(s, finish);
 }
 
 static void role(struct tr_stream *s, uint32_t choice)
@@ -59,24 +49,6 @@ static void role(struct tr_stream *s, uint32_t choice)
     tr_emit_kstr(&s->fe->json, "role", "assistant");
     tr_emit_kstr(&s->fe->json, "content", "");
     end_choice(s, NULL, NULL);
-}
-
-static void usage_chunk(struct tr_stream *s)
-{
-    struct tr_usage u = tr_stream_usage(s);
-
-    begin_chunk(s);
-    tr_emit_arr_end(&s->fe->json);
-    tr_api_usage(&s->fe->json, &u);
-    tr_emit_obj_end(&s->fe->json);
-    tr_stream_frame(s, NULL, -1);
-}
-
-static void done(struct tr_stream *s)
-{
-    tr_emit_reset(&s->fe->frame);
-    tr_frame_done(&s->fe->frame, s->frame);
-    tr_stream_write_frame(s);
 }
 
 static void chat_event(struct tr_stream *s, const struct tr_event *ev)
@@ -102,34 +74,16 @@ static void chat_event(struct tr_stream *s, const struct tr_event *ev)
         end_choice(s, ev->length ? "length" : "stop", NULL);
         return;
     case TR_EV_USAGE:
-        if (s->ask->include_usage && !ev->err)
-            usage_chunk(s);
-        return;
     case TR_EV_FAIL:
-        tr_emit_reset(e);
-        tr_emit_obj(e);
-        tr_api_error(e, ev->err);
-        tr_emit_obj_end(e);
-        tr_stream_frame(s, NULL, -1);
-        done(s);
-        return;
     case TR_EV_END:
-        done(s);
+        tr_openai_end(s, ev, CHUNK);
         return;
     }
 }
 
 static void chat_body(struct tr_stream *s, struct tr_emit *e)
 {
-    struct tr_usage u = tr_stream_usage(s);
-
-    tr_emit_obj(e);
-    tr_emit_kstr(e, "id", s->id);
-    tr_emit_kstr(e, "object", "chat.completion");
-    tr_emit_ku64(e, "created", s->created);
-    tr_emit_kstr(e, "model", s->fe->cfg->served_name);
-    tr_emit_key(e, "choices");
-    tr_emit_arr(e);
+    tr_openai_open(s, e, "chat.completion");
     for (uint32_t k = 0; k < s->n; k++) {
         tr_emit_obj(e);
         tr_emit_ku64(e, "index", k);
@@ -151,9 +105,7 @@ static void chat_body(struct tr_stream *s, struct tr_emit *e)
         tr_emit_kstr(e, "finish_reason", tr_choice_finish(s, &s->choice[k]));
         tr_emit_obj_end(e);
     }
-    tr_emit_arr_end(e);
-    tr_api_usage(e, &u);
-    tr_emit_obj_end(e);
+    tr_openai_close(s, e);
 }
 
 const struct tr_dialect tr_dialect_chat = {

@@ -2,25 +2,16 @@
 /* frontend/api_completions.c - POST /v1/completions: the shapes of OpenAI's completions.
  *
  * Chunks of a stream have the shape of the whole answer.  Choices are numbered prompt * n + k. */
-#include "frontend/api.h"
+#include "frontend/api_openai.h"
 
-static void begin(struct tr_stream *s, struct tr_emit *e)
-{
-    tr_emit_obj(e);
-    tr_emit_kstr(e, "id", s->id);
-    tr_emit_kstr(e, "object", "text_completion");
-    tr_emit_ku64(e, "created", s->created);
-    tr_emit_kstr(e, "model", s->fe->cfg->served_name);
-    tr_emit_key(e, "choices");
-    tr_emit_arr(e);
-}
+static const char OBJECT[] = "text_completion";
 
 static void chunk(struct tr_stream *s, const struct tr_event *ev, const char *finish)
 {
     struct tr_emit *e = &s->fe->json;
 
     tr_emit_reset(e);
-    begin(s, e);
+    tr_openai_open(s, e, OBJECT);
     tr_emit_obj(e);
     tr_emit_ku64(e, "index", ev->choice);
     tr_emit_kstrn(e, "text", ev->text ? ev->text : "", ev->text_len);
@@ -29,39 +20,11 @@ static void chunk(struct tr_stream *s, const struct tr_event *ev, const char *fi
         tr_lp_emit_completions(e, s->fe->vocab, s->ask->params.n_top, ev->lp, ev->n_lp);
     else
         tr_emit_null(e);
-    tr_emit_kstr(e, "finish_reason", finish);
-    tr_emit_obj_end(e);
-    tr_emit_arr_end(e);
-    if (s->ask->include_usage)
-        tr_emit_knull(e, "usage");
-    tr_emit_obj_end(e);
-    tr_stream_frame(s, NULL, -1);
-}
-
-static void usage_chunk(struct tr_stream *s)
-{
-    struct tr_emit *e = &s->fe->json;
-    struct tr_usage u = tr_stream_usage(s);
-
-    tr_emit_reset(e);
-    begin(s, e);
-    tr_emit_arr_end(e);
-    tr_api_usage(e, &u);
-    tr_emit_obj_end(e);
-    tr_stream_frame(s, NULL, -1);
-}
-
-static void done(struct tr_stream *s)
-{
-    tr_emit_reset(&s->fe->frame);
-    tr_frame_done(&s->fe->frame, s->frame);
-    tr_stream_write_frame(s);
+    tr_openai_send(s, finish);
 }
 
 static void completions_event(struct tr_stream *s, const struct tr_event *ev)
 {
-    struct tr_emit *e = &s->fe->json;
-
     switch (ev->type) {
     case TR_EV_STARTED:
     case TR_EV_QUEUED:
@@ -74,28 +37,16 @@ static void completions_event(struct tr_stream *s, const struct tr_event *ev)
         chunk(s, ev, ev->length ? "length" : "stop");
         return;
     case TR_EV_USAGE:
-        if (s->ask->include_usage && !ev->err)
-            usage_chunk(s);
-        return;
     case TR_EV_FAIL:
-        tr_emit_reset(e);
-        tr_emit_obj(e);
-        tr_api_error(e, ev->err);
-        tr_emit_obj_end(e);
-        tr_stream_frame(s, NULL, -1);
-        done(s);
-        return;
     case TR_EV_END:
-        done(s);
+        tr_openai_end(s, ev, OBJECT);
         return;
     }
 }
 
 static void completions_body(struct tr_stream *s, struct tr_emit *e)
 {
-    struct tr_usage u = tr_stream_usage(s);
-
-    begin(s, e);
+    tr_openai_open(s, e, OBJECT);
     for (uint32_t k = 0; k < s->n; k++) {
         tr_emit_obj(e);
         tr_emit_ku64(e, "index", k);
@@ -109,9 +60,7 @@ static void completions_body(struct tr_stream *s, struct tr_emit *e)
         tr_emit_kstr(e, "finish_reason", tr_choice_finish(s, &s->choice[k]));
         tr_emit_obj_end(e);
     }
-    tr_emit_arr_end(e);
-    tr_api_usage(e, &u);
-    tr_emit_obj_end(e);
+    tr_openai_close(s, e);
 }
 
 const struct tr_dialect tr_dialect_completions = {

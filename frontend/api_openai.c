@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/api_openai.c - see api_openai.h. */
+#include "frontend/api_openai.h"
+
+void tr_openai_open(struct tr_stream *s, struct tr_emit *e, const char *object)
+{
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "id", s->id);
+    tr_emit_kstr(e, "object", object);
+    tr_emit_ku64(e, "created", s->created);
+    tr_emit_kstr(e, "model", s->fe->cfg->served_name);
+    tr_emit_key(e, "choices");
+    tr_emit_arr(e);
+}
+
+void tr_openai_close(struct tr_stream *s, struct tr_emit *e)
+{
+    struct tr_usage u = tr_stream_usage(s);
+
+    tr_emit_arr_end(e);
+    tr_api_usage(e, &u);
+    tr_emit_obj_end(e);
+}
+
+void tr_openai_send(struct tr_stream *s, const char *finish)
+{
+    struct tr_emit *e = &s->fe->json;
+
+    tr_emit_kstr(e, "finish_reason", finish);
+    tr_emit_obj_end(e);
+    tr_emit_arr_end(e);
+    if (s->ask->include_usage)
+        tr_emit_knull(e, "usage");
+    tr_emit_obj_end(e);
+    tr_stream_frame(s, NULL, -1);
+}
+
+static void send_usage(struct tr_stream *s, const char *object)
+{
+    struct tr_emit *e = &s->fe->json;
+
+    tr_emit_reset(e);
+    tr_openai_open(s, e, object);
+    tr_openai_close(s, e);
+    tr_stream_frame(s, NULL, -1);
+}
+
+static void send_error(struct tr_stream *s, enum tr_err err)
+{
+    const struct tr_err_info *i = tr_err_info(err);
+    struct tr_emit *e = &s->fe->json;
+
+    tr_emit_reset(e);
+    tr_emit_obj(e);
+    tr_emit_key(e, "error");
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "message", i->sentence);
+    tr_emit_kstr(e, "type", i->type);
+    tr_emit_knull(e, "param");
+    tr_emit_kstr(e, "code", i->code);
+    tr_emit_obj_end(e);
+    tr_emit_obj_end(e);
+    tr_stream_frame(s, NULL, -1);
+}
+
+void tr_openai_end(struct tr_stream *s, const struct tr_event *ev, const char *object)
+{
+    if (ev->type == TR_EV_USAGE) {
+        if (s->ask->include_usage && !ev->err)
+            send_usage(s, object);
+        return;
+    }
+    if (ev->type == TR_EV_FAIL)
+        send_error(s, ev->err);
+    tr_emit_reset(&s->fe->frame);
+    tr_frame_done(&s->fe->frame, s->frame);
+    tr_stream_write_frame(s);
+}
