@@ -91,3 +91,8 @@ bool tr_jwant_int(struct tr_jctx *c, const struct tr_jv *v, int64_t *out)
              tr_jtype_name(v));
     return false;
 }
+
+bool tr_jgiven(const struct tr_jv *v)
+{
+    return v && v->type != TR_JV_NONE;
+}

@@ -22,11 +22,6 @@ static bool want_int(struct tr_jctx *c, const struct tr_jv *v, int64_t *out)
     return false;
 }
 
-static bool given(const struct tr_jv *v)
-{
-    return v && v->type != TR_JV_NONE;
-}
-
 FN(f_abs)
 {
     (void)a;
@@ -139,10 +134,10 @@ FN(f_trim)
     struct tr_jv *s = tr_jto_str(c, v);
     if (!s)
         return NULL;
-    if (given(a->pos[0]) && a->pos[0]->type != TR_JV_STR)
+    if (tr_jgiven(a->pos[0]) && a->pos[0]->type != TR_JV_STR)
         return tr_jfail(c, TR_JERR_RUNTIME, "strip arg must be None or str");
     struct tr_jstr out =
-        tr_jstr_strip(c, s->s, given(a->pos[0]) ? &a->pos[0]->s : NULL, true, true);
+        tr_jstr_strip(c, s->s, tr_jgiven(a->pos[0]) ? &a->pos[0]->s : NULL, true, true);
     return c->err ? NULL : tr_jnew_str(c, out);
 }
 
@@ -152,7 +147,7 @@ FN(f_replace)
     struct tr_jv *s = tr_jto_str(c, v);
     struct tr_jv *old = tr_jto_str(c, a->pos[0]);
     struct tr_jv *with = tr_jto_str(c, a->pos[1]);
-    if (!s || !old || !with || (given(a->pos[2]) && !want_int(c, a->pos[2], &count)))
+    if (!s || !old || !with || (tr_jgiven(a->pos[2]) && !want_int(c, a->pos[2], &count)))
         return NULL;
     return tr_jstr_replace(c, s->s, old->s, with->s, count);
 }
@@ -376,7 +371,8 @@ FN(f_truncate)
         return tr_jfail(c, TR_JERR_RUNTIME, "truncate wants a string, not %s", tr_jtype_name(v));
     if (a->pos[2] && a->pos[2]->type != TR_JV_STR)
         return tr_jfail(c, TR_JERR_RUNTIME, "truncate: end must be a string");
-    if (!want_int(c, a->pos[0], &length) || (given(a->pos[3]) && !want_int(c, a->pos[3], &leeway)))
+    if (!want_int(c, a->pos[0], &length) ||
+        (tr_jgiven(a->pos[3]) && !want_int(c, a->pos[3], &leeway)))
         return NULL;
     end = a->pos[2] ? a->pos[2]->s : end;
     int64_t tail = (int64_t)tr_jstr_chars(end);

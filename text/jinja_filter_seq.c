@@ -8,11 +8,6 @@
 #define FN(name)                                                                                   \
     static struct tr_jv *name(struct tr_jctx *c, struct tr_jv *v, const struct tr_jargs *a)
 
-static bool given(const struct tr_jv *v)
-{
-    return v && v->type != TR_JV_NONE;
-}
-
 static bool truth(const struct tr_jv *v)
 {
     return v && tr_jtruth(v);
@@ -21,7 +16,7 @@ static bool truth(const struct tr_jv *v)
 /* item.a.b of an attribute "a.b"; digits are indices.  attribute NULL or none: the item. */
 static struct tr_jv *attribute_of(struct tr_jctx *c, struct tr_jv *item, struct tr_jv *attribute)
 {
-    if (!given(attribute))
+    if (!tr_jgiven(attribute))
         return item;
     if (attribute->type != TR_JV_STR)
         return tr_jgetitem(c, item, attribute);
@@ -175,7 +170,7 @@ FN(f_sort)
     struct tr_jlist l;
     struct tr_jlist keys;
     struct tr_jlist out;
-    if (given(a->pos[2]) && a->pos[2]->type == TR_JV_STR &&
+    if (tr_jgiven(a->pos[2]) && a->pos[2]->type == TR_JV_STR &&
         memchr(a->pos[2]->s.p, ',', a->pos[2]->s.len))
         return tr_jfail(c, TR_JERR_UNSUPPORTED, "sort by several attributes is not supported");
     if (!tr_jiterate(c, v, &l) || !keys_of(c, &l, a->pos[2], truth(a->pos[1]), &keys) ||
@@ -305,7 +300,7 @@ FN(f_batch)
         for (int64_t k = 0; part && k < size && i < l.n; k++, i++)
             if (!tr_jlist_add(c, &part->l, l.v[i]))
                 return NULL;
-        while (part && given(a->pos[1]) && (int64_t)part->l.n < size)
+        while (part && tr_jgiven(a->pos[1]) && (int64_t)part->l.n < size)
             if (!tr_jstep(c, 1) || !tr_jlist_add(c, &part->l, a->pos[1]))
                 return NULL;
         if (!tr_jlist_add(c, &out, part))
@@ -334,7 +329,8 @@ FN(f_slice)
         for (size_t k = 0; part && k < n; k++)
             if (!tr_jlist_add(c, &part->l, l.v[at++]))
                 return NULL;
-        if (part && given(a->pos[1]) && (size_t)s >= extra && !tr_jlist_add(c, &part->l, a->pos[1]))
+        if (part && tr_jgiven(a->pos[1]) && (size_t)s >= extra &&
+            !tr_jlist_add(c, &part->l, a->pos[1]))
             return NULL;
         if (!tr_jstep(c, 1) || !tr_jlist_add(c, &out, part))
             return NULL;
@@ -423,7 +419,7 @@ static struct tr_jv *map_attribute(struct tr_jctx *c, const struct tr_jlist *l,
         return tr_jfail(c, TR_JERR_RUNTIME, "map requires a filter argument");
     for (size_t i = 0; i < l->n; i++) {
         struct tr_jv *item = attribute_of(c, l->v[i], attribute);
-        if (item && item->type == TR_JV_UNDEF && given(otherwise))
+        if (item && item->type == TR_JV_UNDEF && tr_jgiven(otherwise))
             item = otherwise;
         if (!tr_jlist_add(c, &out, item))
             return NULL;

@@ -12,7 +12,7 @@ static struct tr_jv *strip(struct tr_jctx *c, const struct tr_jv *self, const st
                            bool left, bool right)
 {
     struct tr_jstr chars = {.p = ""};
-    bool given = a->pos[0] && a->pos[0]->type != TR_JV_NONE;
+    bool given = tr_jgiven(a->pos[0]);
     if (given && !tr_jwant_str(c, a->pos[0], &chars))
         return NULL;
     struct tr_jstr s = tr_jstr_strip(c, self->s, given ? &chars : NULL, left, right);
@@ -39,7 +39,7 @@ static struct tr_jv *split(struct tr_jctx *c, const struct tr_jv *self, const st
 {
     struct tr_jstr sep = {.p = ""};
     int64_t max = -1;
-    bool given = a->pos[0] && a->pos[0]->type != TR_JV_NONE;
+    bool given = tr_jgiven(a->pos[0]);
     if ((given && !tr_jwant_str(c, a->pos[0], &sep)) || !tr_jwant_int(c, a->pos[1], &max))
         return NULL;
     return tr_jstr_split(c, self->s, given ? &sep : NULL, max, from_end);
@@ -64,9 +64,9 @@ static bool byte_range(struct tr_jctx *c, struct tr_jstr s, const struct tr_jarg
     int64_t end = n;
     if (!tr_jstep_bytes(c, s.len))
         return false;
-    if (a->pos[1] && a->pos[1]->type != TR_JV_NONE && !tr_jwant_int(c, a->pos[1], &start))
+    if (tr_jgiven(a->pos[1]) && !tr_jwant_int(c, a->pos[1], &start))
         return false;
-    if (a->pos[2] && a->pos[2]->type != TR_JV_NONE && !tr_jwant_int(c, a->pos[2], &end))
+    if (tr_jgiven(a->pos[2]) && !tr_jwant_int(c, a->pos[2], &end))
         return false;
     start = start < -n ? 0 : start < 0 ? start + n : start;
     end = end < -n ? 0 : end < 0 ? end + n : end > n ? n : end;

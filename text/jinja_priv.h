@@ -304,6 +304,8 @@ struct tr_jv *tr_jcall_row(struct tr_jctx *c, const struct tr_jbuiltin *row, str
  * type is an error. */
 bool tr_jwant_str(struct tr_jctx *c, const struct tr_jv *v, struct tr_jstr *out);
 bool tr_jwant_int(struct tr_jctx *c, const struct tr_jv *v, int64_t *out);
+/* An optional argument that is there and not none. */
+bool tr_jgiven(const struct tr_jv *v);
 const struct tr_jbuiltin *tr_jbuiltin_find(const struct tr_jbuiltin *table, struct tr_jstr name);
 
 /* Tables, ended by a row without a name. */

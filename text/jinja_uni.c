@@ -18,6 +18,18 @@ bool tr_juni_space(int32_t ch)
            ch == 0x202F || ch == 0x205F || ch == 0x3000;
 }
 
+struct range {
+    int32_t first, last;
+};
+
+static bool in_ranges(int32_t ch, const struct range *r, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ch >= r[i].first && ch <= r[i].last)
+            return true;
+    return false;
+}
+
 bool tr_juni_alpha(int32_t ch)
 {
     utf8proc_category_t k = category(ch);
@@ -32,17 +44,13 @@ bool tr_juni_decimal(int32_t ch)
 bool tr_juni_digit(int32_t ch)
 {
     /* Digits that are no decimals: superscripts, subscripts, circled and the like. */
-    static const struct {
-        int32_t first, last;
-    } extra[] = {{0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
-                 {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
-                 {0x2474, 0x247C},   {0x2488, 0x2490},   {0x24EA, 0x24EA},   {0x24F5, 0x24FD},
-                 {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},   {0x278A, 0x2792},
-                 {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
-    for (size_t i = 0; i < sizeof extra / sizeof extra[0]; i++)
-        if (ch >= extra[i].first && ch <= extra[i].last)
-            return true;
-    return tr_juni_decimal(ch);
+    static const struct range extra[] = {
+        {0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
+        {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
+        {0x2474, 0x247C},   {0x2488, 0x2490},   {0x24EA, 0x24EA},   {0x24F5, 0x24FD},
+        {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},   {0x278A, 0x2792},
+        {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
+    return tr_juni_decimal(ch) || in_ranges(ch, extra, sizeof extra / sizeof extra[0]);
 }
 
 bool tr_juni_alnum(int32_t ch)
@@ -79,18 +87,15 @@ bool tr_juni_upper(int32_t ch)
 
 bool tr_juni_lower(int32_t ch)
 {
-    static const struct {
-        int32_t first, last;
-    } extra[] = {{0xAA, 0xAA},       {0xBA, 0xBA},       {0x2B0, 0x2B8},     {0x2C0, 0x2C1},
-                 {0x2E0, 0x2E4},     {0x345, 0x345},     {0x37A, 0x37A},     {0x1D2C, 0x1D6A},
-                 {0x1D78, 0x1D78},   {0x1D9B, 0x1DBF},   {0x2071, 0x2071},   {0x207F, 0x207F},
-                 {0x2090, 0x209C},   {0x2170, 0x217F},   {0x24D0, 0x24E9},   {0x2C7C, 0x2C7D},
-                 {0xA69C, 0xA69D},   {0xA770, 0xA770},   {0xA7F8, 0xA7F9},   {0xAB5C, 0xAB5F},
-                 {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA}};
-    for (size_t i = 0; i < sizeof extra / sizeof extra[0]; i++)
-        if (ch >= extra[i].first && ch <= extra[i].last)
-            return true;
-    return category(ch) == UTF8PROC_CATEGORY_LL;
+    static const struct range extra[] = {
+        {0xAA, 0xAA},       {0xBA, 0xBA},       {0x2B0, 0x2B8},     {0x2C0, 0x2C1},
+        {0x2E0, 0x2E4},     {0x345, 0x345},     {0x37A, 0x37A},     {0x1D2C, 0x1D6A},
+        {0x1D78, 0x1D78},   {0x1D9B, 0x1DBF},   {0x2071, 0x2071},   {0x207F, 0x207F},
+        {0x2090, 0x209C},   {0x2170, 0x217F},   {0x24D0, 0x24E9},   {0x2C7C, 0x2C7D},
+        {0xA69C, 0xA69D},   {0xA770, 0xA770},   {0xA7F8, 0xA7F9},   {0xAB5C, 0xAB5F},
+        {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA}};
+    return category(ch) == UTF8PROC_CATEGORY_LL ||
+           in_ranges(ch, extra, sizeof extra / sizeof extra[0]);
 }
 
 bool tr_juni_title(int32_t ch)
