@@ -148,19 +148,22 @@ def half_closed_client():
 
 @test
 def random_moments():
-    """100 clients closed at random moments; the KV pool is back to its start each time."""
+    """150 clients closed at random moments; the KV pool is back to its start each time."""
     free = S.kv_free()
     rnd = random.Random(7)
     fds = {p: fd_count(p) for p in S.pids["frontend"]}
-    for turn in range(4):
+    for turn in range(6):
         def one(i, turn=turn):
-            delay, way, kind = rnd.random() * 0.3, rnd.choice(["close", "reset"]), rnd.randrange(4)
+            delay = rnd.random() * (0.3 if turn % 2 else 0.03)
+            way, kind = rnd.choice(["close", "reset"]), rnd.randrange(6)
             with contextlib.suppress(ConnectionResetError, EOFError):
                 c = S.conn()
                 body = [force(AB, prompt="x", max_tokens=3000, stream=True),
                         completion([81 + i] * rnd.randrange(1, 2000), max_tokens=500, stream=True),
                         force(AB, prompt="x", max_tokens=3000),
-                        dict(force(AB, max_tokens=50, n=3, stream=True), prompt=["x", "y"])][kind]
+                        dict(force(AB, max_tokens=50, n=3, stream=True), prompt=["x", "y"]),
+                        completion("word " * 8000, max_tokens=500, stream=True),  # a worker's
+                        completion("word " * 8000, max_tokens=500)][kind]
                 c.send(request("POST", COMP, body))
                 time.sleep(delay)
                 getattr(c, way)()

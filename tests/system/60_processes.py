@@ -179,6 +179,64 @@ def engine_dies_again_and_again():
 
 
 @test
+def any_of_them_dies():
+    """Engine, frontends and ledger killed at random, also together, under load with groups: what
+    was admitted has one row, every place and block comes back."""
+    with Server(frontends=3, max_seqs=8, max_queue=16, max_streams=96, sim_step_us=1000) as s:
+        free = s.kv_free()
+        stop = threading.Event()
+        odd = []
+
+        def client(k):
+            rnd = random.Random(k)
+            while not stop.is_set():
+                body = force(AB, prompt=rnd.choice(["x", ["x", "y"], [81] * 700]), n=rnd.choice([1, 3]),
+                             max_tokens=rnd.choice([1, 20, 60]), stream=rnd.random() < 0.6)
+                n = len(body["prompt"]) * body["n"] if body["prompt"] == ["x", "y"] else body["n"]
+                try:
+                    if not body["stream"]:
+                        r = s.post(COMP, body)
+                        good = r.status == 503 or [c["text"] for c in r.json["choices"]] == \
+                            ["ab" * body["max_tokens"]] * n
+                    else:
+                        st = s.stream(COMP, body).rest()
+                        good = st.status == 503 or not st.ended or st.errors() and not st.usage() or \
+                            all(st.text(i) == "ab" * body["max_tokens"] for i in range(n))
+                    if not good:
+                        odd.append((body, "wrong answer"))
+                except (OSError, EOFError):  # its frontend was killed
+                    time.sleep(0.01)
+
+        threads = [threading.Thread(target=client, args=(k,), daemon=True) for k in range(16)]
+        for t in threads:
+            t.start()
+        rnd = random.Random(99)
+        for turn in range(8):
+            time.sleep(0.2 + rnd.random() * 0.3)
+            p = s.processes()
+            victims = [rnd.choice(p[role]) for role in ("engine", "frontend", "ledger")
+                       if p[role] and rnd.random() < 0.6]
+            for v in victims:
+                os.kill(v, signal.SIGKILL)
+        stop.set()
+        for t in threads:
+            t.join(WAIT)
+        check(not any(t.is_alive() for t in threads), "no client hangs")
+        check(not odd, "no answer is wrong", odd[:2])
+        until(lambda: len(s.processes()["frontend"]) == 3 and len(s.processes()["ledger"]) == 1)
+        serves_again(s, "deaths of all kinds")
+        check(s.idle() and s.kv_free() == free, "KV blocks are back", s.metrics())
+        out = together([lambda: s.post(COMP, force(AB, prompt="x", max_tokens=3)).status
+                        for _ in range(24)])
+        equal(out, [200] * 24, "every place is free again")
+        check(until(lambda: s.metrics()["ledger_lag_seconds"] == 0), "the ledger is up to date")
+        ids = [r["request_id"] for r in s.rows()]
+        equal(len(ids), len(set(ids)), "no row twice")
+        check(all(r["status"] in ("completed", "incomplete", "cancelled", "error") and r["choices"] >= 1
+                  for r in s.rows()), "each row has an end")
+
+
+@test
 def frontend_dies():
     """Case B06: its streams are lost and cancelled, the others go on, a new one takes its place."""
     with Server(frontends=2, max_seqs=32, sim_step_us=5000) as s:
