@@ -202,22 +202,6 @@ struct tr_cancel_wait {
     struct tr_cancel_wait *next, **pprev;
 };
 
-static const char *status_name(uint32_t state)
-{
-    switch (state) {
-    case TR_COMPLETED:
-        return "completed";
-    case TR_INCOMPLETE:
-        return "incomplete";
-    case TR_CANCELLED:
-        return "cancelled";
-    case TR_ERROR:
-        return "error";
-    default:
-        return "cancelling";
-    }
-}
-
 /* What the ring says about the stream; state is read again afterwards by the generation. */
 static void reply_status(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_id id)
 {
@@ -235,7 +219,7 @@ static void reply_status(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_i
     tr_emit_kstr(e, "id", name);
     tr_emit_kstr(e, "object", "stream");
     /* The slot was used again before we looked: it ended as it was told to. */
-    tr_emit_kstr(e, "status", known ? status_name(state) : "cancelled");
+    tr_emit_kstr(e, "status", !known ? "cancelled" : end ? tr_state_name(state) : "cancelling");
     tr_emit_kstr(e, "reason",
                  !known ? "cancelled"
                         : (end && r->err ? tr_err_info((enum tr_err)r->err)->code : NULL));

@@ -51,20 +51,6 @@ static void put_time(struct line *l, const char *key, uint64_t ns)
         put(l, "\"%s\":null,", key);
 }
 
-static const char *status_of(const struct tr_bill *b)
-{
-    switch (b->state) {
-    case TR_COMPLETED:
-        return "completed";
-    case TR_INCOMPLETE:
-        return "incomplete";
-    case TR_CANCELLED:
-        return "cancelled";
-    default:
-        return "error";
-    }
-}
-
 static const char *reason_of(const struct tr_bill *b)
 {
     if (b->state == TR_CANCELLED || b->state == TR_ERROR)
@@ -91,7 +77,8 @@ size_t tr_row_bill(const struct tr_bill *b, const char *model, char out[TR_ROW_B
     put_string(&l, "stream_id", id);
     put_string(&l, "key", b->key);
     put_string(&l, "model", model);
-    put_string(&l, "status", status_of(b));
+    const char *status = tr_state_name(b->state);
+    put_string(&l, "status", status ? status : "error");
     put_string(&l, "reason", reason_of(b));
     put_time(&l, "created_at", b->arrival_ns);
     put_time(&l, "first_token_at", b->first_token_ns);

@@ -126,3 +126,19 @@ int64_t tr_ring_read(const struct tr_shm *s, uint32_t slot, uint32_t gen, uint32
     uint64_t room = prompt < s->config.n_ctx ? s->config.n_ctx - prompt : 0;
     return (int64_t)(n < room ? n : room);
 }
+
+const char *tr_state_name(uint32_t s)
+{
+    switch (s) {
+    case TR_COMPLETED:
+        return "completed";
+    case TR_INCOMPLETE:
+        return "incomplete";
+    case TR_CANCELLED:
+        return "cancelled";
+    case TR_ERROR:
+        return "error";
+    default:
+        return NULL;
+    }
+}

@@ -40,6 +40,9 @@ static inline bool tr_state_terminal(uint32_t s)
     return s >= TR_COMPLETED && s <= TR_ERROR;
 }
 
+/* How clients and the ledger call a terminal state; NULL for all others, and for nonsense. */
+const char *tr_state_name(uint32_t s);
+
 enum tr_finish {
     TR_FINISH_NONE,
     TR_FINISH_EOG, /* the model ended its turn */

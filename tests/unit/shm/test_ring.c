@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <string.h>
 
 static struct shm_rig r;
 
@@ -118,4 +119,11 @@ Test(ring, a_nonsense_number_of_alternatives_is_bounded_on_reading)
     cr_assert_eq(tr_lpring_push(&r.s, 0, &e), 0);
     cr_assert_eq(tr_lpring_peek(&r.s, 0, &out), 0);
     cr_assert_leq(out.n_top, TR_MAX_TOP);
+}
+
+Test(ring, only_terminal_states_have_a_name)
+{
+    for (uint32_t s = TR_FREE; s < TR_ERROR + 2; s++)
+        cr_expect((tr_state_name(s) != NULL) == tr_state_terminal(s), "%u", s);
+    cr_expect(strcmp(tr_state_name(TR_INCOMPLETE), "incomplete") == 0);
 }
