@@ -2,6 +2,7 @@
 #include "probe/fetch.h"
 
 #include "base/clock.h"
+#include "probe/buf.h"
 #include "probe/http_client.h"
 #include "probe/request.h"
 
@@ -15,28 +16,9 @@
 #define BODY_MAX (16u << 20)
 #define LIMIT_NS 10000000000u
 
-struct body {
-    char *p;
-    size_t len, cap;
-};
-
 static int take_body(void *ctx, const char *bytes, size_t len)
 {
-    struct body *b = ctx;
-    if (b->cap - b->len < len + 1) {
-        size_t cap = b->cap ? b->cap * 2 : 4096;
-        while (cap - b->len < len + 1)
-            cap *= 2;
-        char *p = realloc(b->p, cap);
-        if (!p)
-            return -ENOMEM;
-        b->p = p;
-        b->cap = cap;
-    }
-    memcpy(b->p + b->len, bytes, len);
-    b->len += len;
-    b->p[b->len] = 0;
-    return 0;
+    return tr_buf_append(ctx, bytes, len);
 }
 
 /* 0 when `events` came, -ETIMEDOUT. */
@@ -104,7 +86,7 @@ char *tr_fetch(const struct tr_probe_opts *o, const char *path, size_t *len, int
 {
     static const struct tr_httpc_ops ops = {NULL, take_body};
     uint64_t deadline = tr_now_ns() + LIMIT_NS;
-    struct body body = {0};
+    struct tr_buf body = {0};
     struct tr_httpc http;
     size_t req_len = 0;
     char *req = tr_request_get(o, path, &req_len);
@@ -120,7 +102,7 @@ char *tr_fetch(const struct tr_probe_opts *o, const char *path, size_t *len, int
     if (!why)
         why = read_all(fd, &http, deadline);
     if (!why)
-        why = take_body(&body, "", 0);
+        why = tr_buf_append(&body, "", 0);
     if (why)
         *rc = tr_errf(err, -EPROTO, "%s: %s", path, http.fault ? http.fault : strerror(-why));
     else if (http.status != 200)

@@ -5,25 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int append(struct tr_sse_buf *b, const char *bytes, size_t len)
-{
-    if (b->cap - b->len < len + 1) {
-        size_t cap = b->cap ? b->cap : 256;
-        while (cap - b->len < len + 1)
-            cap *= 2;
-        char *p = realloc(b->p, cap);
-        if (!p)
-            return -ENOMEM;
-        b->p = p;
-        b->cap = cap;
-    }
-    if (len)
-        memcpy(b->p + b->len, bytes, len);
-    b->len += len;
-    b->p[b->len] = 0;
-    return 0;
-}
-
 static int dispatch(struct tr_sse_parser *p)
 {
     int rc = 0;
@@ -73,8 +54,8 @@ static int take_field(struct tr_sse_parser *p, const char *line, size_t len)
         v_len--;
     }
     if (name_len == 4 && !memcmp(line, "data", 4)) {
-        int rc = append(&p->data, v, v_len);
-        return rc ? rc : append(&p->data, "\n", 1);
+        int rc = tr_buf_append(&p->data, v, v_len);
+        return rc ? rc : tr_buf_append(&p->data, "\n", 1);
     }
     if (name_len == 5 && !memcmp(line, "event", 5))
         copy_cut(p->name, sizeof(p->name), v, v_len);
@@ -130,7 +111,7 @@ int tr_sse_parser_push(struct tr_sse_parser *p, const char *bytes, size_t len)
         size_t n = span_of_line(bytes, len);
         if (n > p->limit - p->line.len || p->line.len + n > p->limit - p->data.len)
             return -EMSGSIZE;
-        int rc = append(&p->line, bytes, n);
+        int rc = tr_buf_append(&p->line, bytes, n);
         if (!rc && n < len) {
             p->after_cr = bytes[n] == '\r';
             n++;
@@ -162,5 +143,5 @@ void tr_sse_parser_fini(struct tr_sse_parser *p)
 {
     free(p->line.p);
     free(p->data.p);
-    p->line = p->data = (struct tr_sse_buf){0};
+    p->line = p->data = (struct tr_buf){0};
 }

@@ -12,6 +12,8 @@
 #ifndef TR_PROBE_SSE_PARSE_H
 #define TR_PROBE_SSE_PARSE_H
 
+#include "probe/buf.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,17 +28,12 @@ struct tr_sse_event {
 /* 0 goes on; a negative errno stops the parser, and tr_sse_parser_push returns it. */
 typedef int tr_sse_event_fn(void *ctx, const struct tr_sse_event *ev);
 
-struct tr_sse_buf {
-    char *p;
-    size_t len, cap;
-};
-
 struct tr_sse_parser {
     tr_sse_event_fn *on_event;
     void *ctx;
     size_t limit;
-    struct tr_sse_buf line;
-    struct tr_sse_buf data; /* each data line followed by LF */
+    struct tr_buf line;
+    struct tr_buf data; /* each data line followed by LF */
     char name[64];
     char last_id[128]; /* the last id field, cut at 127 bytes */
     uint64_t retry_ms; /* the last retry field; 0: none */
