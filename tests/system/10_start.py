@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting: options, the ready line, failures in one sentence, health, models, hostile files."""
+import atexit
 import os
 import re
 import resource
+import shutil
 import socket
 import struct
 import subprocess
@@ -11,6 +13,7 @@ import tempfile
 from lib import *
 
 TMP = tempfile.mkdtemp(prefix="tokenring-test-")
+atexit.register(shutil.rmtree, TMP, True)
 LINE = re.compile(r"^\S+ (error|warn|info) ")
 
 
