@@ -97,13 +97,7 @@ static void chat_body(struct tr_stream *s, struct tr_emit *e)
         tr_emit_arr(e);
         tr_emit_arr_end(e);
         tr_emit_obj_end(e);
-        tr_emit_key(e, "logprobs");
-        if (s->ask->logprobs)
-            tr_lp_emit_text(e, true, &s->choice[k].lp_text);
-        else
-            tr_emit_null(e);
-        tr_emit_kstr(e, "finish_reason", tr_choice_finish(s, &s->choice[k]));
-        tr_emit_obj_end(e);
+        tr_openai_close_choice(s, e, &s->choice[k]);
     }
     tr_openai_close(s, e);
 }

@@ -52,13 +52,7 @@ static void completions_body(struct tr_stream *s, struct tr_emit *e)
         tr_emit_ku64(e, "index", k);
         tr_emit_key(e, "text");
         tr_stream_text(s, k, e);
-        tr_emit_key(e, "logprobs");
-        if (s->ask->logprobs)
-            tr_lp_emit_text(e, false, &s->choice[k].lp_text);
-        else
-            tr_emit_null(e);
-        tr_emit_kstr(e, "finish_reason", tr_choice_finish(s, &s->choice[k]));
-        tr_emit_obj_end(e);
+        tr_openai_close_choice(s, e, &s->choice[k]);
     }
     tr_openai_close(s, e);
 }

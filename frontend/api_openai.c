@@ -13,6 +13,17 @@ void tr_openai_open(struct tr_stream *s, struct tr_emit *e, const char *object)
     tr_emit_arr(e);
 }
 
+void tr_openai_close_choice(struct tr_stream *s, struct tr_emit *e, struct tr_choice *ch)
+{
+    tr_emit_key(e, "logprobs");
+    if (s->ask->logprobs)
+        tr_lp_emit_text(e, s->ask->chat, &ch->lp_text);
+    else
+        tr_emit_null(e);
+    tr_emit_kstr(e, "finish_reason", tr_choice_finish(s, ch));
+    tr_emit_obj_end(e);
+}
+
 void tr_openai_close(struct tr_stream *s, struct tr_emit *e)
 {
     struct tr_usage u = tr_stream_usage(s);

@@ -11,6 +11,9 @@
 /* Opens an answer or chunk of the kind `object`, up to and with its array of choices. */
 void tr_openai_open(struct tr_stream *s, struct tr_emit *e, const char *object);
 
+/* After the other members of a choice of a whole answer: closes it. */
+void tr_openai_close_choice(struct tr_stream *s, struct tr_emit *e, struct tr_choice *ch);
+
 /* Closes the array of choices and the answer, with its usage. */
 void tr_openai_close(struct tr_stream *s, struct tr_emit *e);
 
