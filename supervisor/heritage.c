@@ -158,11 +158,15 @@ static int bind_one(struct tr_heritage *h, const struct addrinfo *a, struct tr_e
         return tr_errf(err, -e, "cannot listen on %s port %llu: %s", h->opt.host,
                        (unsigned long long)h->opt.port, strerror(e));
     }
-    struct sockaddr_storage ss = {0};
-    socklen_t len = sizeof(ss);
-    getsockname(fd, (struct sockaddr *)&ss, &len);
-    h->port = ntohs(ss.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_port
-                                             : ((struct sockaddr_in *)&ss)->sin_port);
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } own;
+    socklen_t len = sizeof(own);
+    memset(&own, 0, sizeof(own));
+    getsockname(fd, &own.any, &len);
+    h->port = ntohs(own.any.sa_family == AF_INET6 ? own.v6.sin6_port : own.v4.sin_port);
     h->listen_fds[h->n_listen++] = fd;
     return 0;
 }

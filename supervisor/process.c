@@ -27,17 +27,19 @@ void tr_title_init(int argc, char **argv)
     while (environ[n])
         n++;
     char **copy = calloc(n + 1, sizeof(*copy));
-    for (size_t i = 0; copy && i < n; i++) {
+    bool whole = copy != NULL;
+    for (size_t i = 0; whole && i < n; i++) {
         if (environ[i] == end)
             end += strlen(environ[i]) + 1;
         copy[i] = strdup(environ[i]);
-        if (!copy[i])
-            copy = NULL; /* lost at start-up, a few bytes */
+        whole = copy[i] != NULL;
     }
-    if (copy)
+    if (whole) {
         environ = copy;
-    else
+    } else {
+        free(copy); /* its strings are lost at start-up, a few bytes */
         end = argv[argc - 1] + strlen(argv[argc - 1]) + 1;
+    }
     title_start = argv[0];
     title_room = (size_t)(end - argv[0]);
     /* Options are borrowed from argv: they must not lie where the title is written. */
