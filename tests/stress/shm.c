@@ -44,14 +44,31 @@ static void race(struct pair p)
     pthread_join(b, NULL);
 }
 
+/* Both sides start a round together: what is short enough would be over before the other begins. */
+static _Atomic uint32_t left_at, right_at;
+
+static void meet(_Atomic uint32_t *mine, _Atomic uint32_t *other, uint32_t round)
+{
+    atomic_store_explicit(mine, round, memory_order_release);
+    for (int spins = 0; atomic_load_explicit(other, memory_order_acquire) < round; spins++)
+        if (spins > 1000)
+            sched_yield();
+}
+
 /* ---- ring: ids and the end ---- */
+
+static uint32_t ring_round;
 
 static void *ring_engine(void *arg)
 {
     tr_role = TR_ROLE_ENGINE;
     struct tr_ring *r = tr_ring_at(s, 0);
-    for (uint32_t i = 0; i < 200; i++)
+    meet(&left_at, &right_at, ring_round);
+    for (uint32_t i = 0; i < 200; i++) {
         tr_ring_push(s, 0, i * 3, i);
+        if (i % 8 == 0)
+            sched_yield();
+    }
     r->finish_index = 77;
     tr_ring_end(s, 0, TR_COMPLETED);
     return arg;
@@ -62,6 +79,7 @@ static void *ring_front(void *arg)
     tr_role = TR_ROLE_FRONTEND;
     uint32_t state = 0, gen = atomic_load(&tr_ring_at(s, 0)->gen);
     int64_t seen = 0;
+    meet(&right_at, &left_at, ring_round);
     while (!tr_state_terminal(state)) {
         int64_t n = tr_ring_read(s, 0, gen, &state);
         for (; seen < n; seen++)
@@ -74,7 +92,7 @@ static void *ring_front(void *arg)
 
 static void ring(void)
 {
-    for (int i = 0; i < 50; i++) {
+    for (ring_round = 1; ring_round <= 100; ring_round++) {
         tr_role = TR_ROLE_ENGINE;
         tr_ring_reset(s, 0);
         race((struct pair){ring_engine, ring_front});
@@ -441,16 +459,7 @@ static void control(void)
  * at least one must see the other ---- */
 
 enum { LITMUS = 300000 };
-static _Atomic uint32_t left_at, right_at;
 static bool saw; /* what the left side found */
-
-static void meet(_Atomic uint32_t *mine, _Atomic uint32_t *other, uint32_t round)
-{
-    atomic_store_explicit(mine, round, memory_order_release);
-    for (int spins = 0; atomic_load_explicit(other, memory_order_acquire) < round; spins++)
-        if (spins > 1000)
-            sched_yield();
-}
 
 /* The two leave their meeting at different moments; every few rounds another one starts first. */
 static void dawdle(uint32_t n)
