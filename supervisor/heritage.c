@@ -76,15 +76,15 @@ static int sim_facts(struct tr_heritage *h, struct model_facts *m, struct tr_err
     return 0;
 }
 
-/* "dir/Name.Q4_1.gguf" -> "Name.Q4_1". */
+/* "dir/Name.Q4_1.gguf" -> "Name.Q4_1"; a model without a file is called sim. */
 static void name_model(struct tr_heritage *h)
 {
     const char *file = strrchr(h->model_path, '/');
-    file = file ? file + 1 : h->model_path;
+    file = file ? file + 1 : *h->model_path ? h->model_path : "sim";
     size_t n = strlen(file);
     if (n > 5 && strcmp(file + n - 5, ".gguf") == 0)
         n -= 5;
-    snprintf(h->model_stem, sizeof(h->model_stem), "%.*s", (int)n, *file ? file : "sim");
+    snprintf(h->model_stem, sizeof(h->model_stem), "%.*s", (int)n, file);
     snprintf(h->served_name, sizeof(h->served_name), "%s",
              *h->opt.served_name ? h->opt.served_name : h->model_stem);
 }

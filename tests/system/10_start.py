@@ -249,5 +249,17 @@ def models():
         check(is_error(r, 404, "model", "model_not_found"), "also in a request", r.text)
 
 
+@test
+def names_by_default():
+    with Server({"model": "sim"}, ledger=False) as s:
+        check("(model sim," in s.ready, "a model without a file is called sim", s.ready)
+        equal(s.get("/v1/models").json["data"][0]["id"], "sim", "also to clients")
+        r = s.post("/v1/completions", dict(model="sim", prompt="x", max_tokens=1))
+        check(r.status == 200 and r.json["model"] == "sim", "it is served by that name", r.text)
+    with Server({"model": MODEL_FILE, "backend": "sim"}, ledger=False) as s:
+        stem = os.path.basename(MODEL_FILE).removesuffix(".gguf")
+        equal(s.get("/v1/models").json["data"][0]["id"], stem, "a file's model has its stem")
+
+
 if __name__ == "__main__":
     main()
