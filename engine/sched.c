@@ -243,6 +243,12 @@ static void look_at_reader(struct tr_sched *sc, struct tr_seq *q)
     q->scanned =
         believe(q->scanned, atomic_load_explicit(&c->scanned, memory_order_acquire), q->n_out);
     q->sent = believe(q->sent, atomic_load_explicit(&c->sent, memory_order_acquire), q->n_out);
+    /* A stop string found in the last tokens: its FINISH was stored before the cursor that we have
+     * just read (acquire), maybe after this turn's sweep. */
+    if (q->closing && q->scanned == q->n_out)
+        tr_sched_obey(sc, q, tr_cmd_word(sc->s, q->area, q->slot));
+    if (tr_state_terminal(q->state))
+        return;
     if (q->closing && (q->scanned == q->n_out || sc->cut))
         tr_settle_end(sc, q,
                       (struct tr_end){.state = q->close_state,

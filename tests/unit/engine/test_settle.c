@@ -231,6 +231,29 @@ Test(settle, with_stop_strings_the_end_waits_for_the_scan)
     cr_assert_eq(tr_rig_ring(&r, &z)->finish_index, 5);
 }
 
+static void ignore(void *arg, uint32_t area, uint32_t slot, uint64_t word)
+{
+    (void)arg, (void)area, (void)slot, (void)word;
+}
+
+/* FINISH and the cursor come between the engine's look at commands and its look at cursors. */
+Test(settle, a_finish_behind_the_sweep_counts_before_the_scan)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    a.params.max_tokens = 5;
+    a.params.flags |= TR_REQ_STOP_STRINGS;
+    struct tr_rig_req q = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, NULL, 0);
+    tr_rig_finish(&r, &q, 3);
+    tr_rig_read_all(&r, &q);
+    tr_role = TR_ROLE_ENGINE;
+    tr_cmd_sweep(&r.s, q.area, ignore, NULL); /* its dirty bit is not seen in the next turn */
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_state(&r, &q), TR_COMPLETED);
+    cr_assert_eq(tr_rig_ring(&r, &q)->finish, TR_FINISH_STOP_STRING);
+    cr_assert_eq(tr_rig_ring(&r, &q)->finish_index, 3);
+}
+
 Test(settle, commands_after_the_end_change_nothing)
 {
     struct tr_rig_ask a = tr_rig_ask();
