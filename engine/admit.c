@@ -327,7 +327,7 @@ static uint32_t lead_of(const struct tr_sched *sc, uint32_t area, uint32_t slot,
     const struct tr_ring *r = tr_ring_at(sc->s, lead);
     bool fits = q->use == TR_SLOT_LIVE && q->lead == lead && q->area == area &&
                 q->epoch == sc->epoch[area] && !q->bill_seq && r->group_n == req->group_n &&
-                r->group_n > 1;
+                r->group_n > 1 && r->stream_rand == req->stream_rand;
     return fits ? lead : slot;
 }
 

@@ -92,8 +92,9 @@ static void find_group(struct tr_sched *sc, uint32_t slot)
         return;
     struct tr_seq *l = &sc->seq[lead];
     const struct tr_ring *lr = tr_ring_at(sc->s, lead);
+    /* The lead's slot may be free again, and have a new request, before a member's. */
     if (l->use != TR_SLOT_LIVE || lr->group_lead != lead || lr->group_n != r->group_n ||
-        l->area != q->area || l->epoch != q->epoch)
+        lr->stream_rand != r->stream_rand || l->area != q->area || l->epoch != q->epoch)
         return;
     q->lead = lead;
     q->group_next = l->group_next;

@@ -144,6 +144,32 @@ Test(recover, a_group_with_a_finished_choice)
     check_clean(q, 2);
 }
 
+/* A member whose frontend still holds its slot, when the lead's slot has the next group's lead. */
+Test(recover, an_old_member_does_not_join_the_next_group_of_its_lead_slot)
+{
+    struct tr_rig_ask a[2] = {tr_rig_ask(), tr_rig_ask()}, b[2] = {tr_rig_ask(), tr_rig_ask()};
+    struct tr_rig_req old[2], x, new[2];
+    a[0].params.max_tokens = a[1].params.max_tokens = 1;
+    tr_rig_submit_group(&r, a, 2, old);
+    tr_rig_run(&r, NULL, 0);
+    tr_rig_ledger_runs(&r);
+    tr_rig_release(&r, &old[0]);
+    tr_rig_run(&r, NULL, 0);
+    x = tr_rig_submit(&r, &a[0]); /* ends, keeps its slot: the one just freed is opened */
+    tr_rig_run(&r, NULL, 0);
+    b[0].rand = b[1].rand = a[0].rand + 1;
+    r.s.claim_hint = old[0].slot;
+    tr_rig_submit_group(&r, b, 2, new);
+    cr_assert_eq(new[0].slot, old[0].slot);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_bills(&r), 2);
+    tr_engine_rig_restart(&r);
+    cr_assert_eq(tr_rig_bills(&r), 3, "the new group has a record of its own");
+    cr_assert_eq(tr_rig_bill(&r, 2)->choices, 2);
+    struct tr_rig_req all[4] = {old[1], x, new[0], new[1]};
+    check_clean(all, 4);
+}
+
 Test(recover, open_and_claimed_slots_stay_with_their_frontends)
 {
     struct tr_rig_ask a = tr_rig_ask();
