@@ -239,13 +239,24 @@ static bool is_free(const struct tr_sched *sc, const struct tr_seq *q)
            tr_bill_is_durable(sc->s, q->bill_seq);
 }
 
+/* The ledger's lag is told here: a ledger that stands still could not tell it. */
+static void tell_lag(struct tr_sched *sc, uint64_t oldest_ns)
+{
+    uint64_t lag = sc->now > oldest_ns ? sc->now - oldest_ns : 0;
+    tr_stat_set(sc->stat, TR_STAT_LEDGER_LAG_US, lag / 1000);
+}
+
 void tr_settle_reap(struct tr_sched *sc)
 {
     uint32_t kept = 0;
+    uint64_t oldest_ns = UINT64_MAX;
     for (uint32_t i = 0; i < sc->n_ended; i++) {
         struct tr_seq *q = &sc->seq[sc->ended[i]];
+        uint64_t ended_ns = tr_sched_ring(sc, q)->finished_ns;
         if (!is_free(sc, q)) {
             sc->ended[kept++] = q->slot;
+            if (ended_ns < oldest_ns && !(q->bill_seq && tr_bill_is_durable(sc->s, q->bill_seq)))
+                oldest_ns = ended_ns;
             continue;
         }
         q->in_kv = q->n_blocks = 0;
@@ -255,4 +266,5 @@ void tr_settle_reap(struct tr_sched *sc)
         sc->progress = true;
     }
     sc->n_ended = kept;
+    tell_lag(sc, oldest_ns);
 }

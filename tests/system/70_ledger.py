@@ -153,12 +153,14 @@ def backlog():
         check(is_error(last, 503, code="ledger_backlog") and last.header("retry-after"),
               "no room for records: 503 ledger_backlog", served, last.text)
         equal(s.get("/health").status, 200, "readiness is not about the ledger")
+        check(until(lambda: s.metric("ledger_lag_seconds") > 0), "the lag is told")
         os.kill(s.pids["ledger"][0], signal.SIGCONT)
         check(until(lambda: s.post(COMP, force(AB, prompt="x", max_tokens=1)).status == 200),
               "it goes on")
         check(until(lambda: len(s.rows()) >= served + 1), "every row is there", len(s.rows()), served)
         ids = [r["request_id"] for r in s.rows()]
         equal(len(ids), len(set(ids)), "once each")
+        check(until(lambda: s.metric("ledger_lag_seconds") == 0), "no lag is left")
 
 
 @test
