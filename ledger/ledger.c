@@ -38,6 +38,7 @@ struct ledger {
     int signals;
     bool stop;
     bool failing; /* the last write failed: log changes, not every try */
+    bool lost;    /* records are missing in the file for good */
 };
 
 /* ---- rows that a former ledger process wrote but did not confirm ---- */
@@ -161,15 +162,14 @@ static void settle_one(void *arg, const struct tr_bill *b)
         (void)tr_lines_add(&l->rows, line, n);
 }
 
-/* The supervisor is gone and the engine with it: nothing else will account for what is running. */
+/* The engine is gone for good: nothing else will account for what it had not ended, or not recorded. */
 static void settle(struct ledger *l)
 {
-    struct timespec nap = {.tv_nsec = ENGINE_GONE_MS * 1000000L};
-    nanosleep(&nap, NULL);
     while (work(l))
         ;
     tr_settle_rings(l->s, settle_one, l);
     int ret = tr_lines_commit(&l->rows);
+    l->lost = ret != 0;
     if (ret)
         tr_log(TR_LOG_ERROR, "cannot settle into the ledger: %s", strerror(-ret));
 }
@@ -228,9 +228,12 @@ static void run(struct ledger *l)
         atomic_store_explicit(&l->s->ledger->heartbeat_ns, tr_now_ns(), memory_order_relaxed);
         if (work(l))
             continue;
-        if (l->stop)
-            return;
-        if (getppid() != l->c->parent_pid) {
+        bool orphan = getppid() != l->c->parent_pid;
+        if (orphan) {
+            struct timespec nap = {.tv_nsec = ENGINE_GONE_MS * 1000000L};
+            nanosleep(&nap, NULL);
+        }
+        if (orphan || l->stop) {
             settle(l);
             return;
         }
@@ -252,7 +255,7 @@ int tr_ledger_main(struct tr_shm *s, const struct tr_ledger_config *c)
     if (l.signals >= 0 && open_files(&l) == 0) {
         atomic_store_explicit(&l.stat->pid, (uint64_t)getpid(), memory_order_relaxed);
         run(&l);
-        status = 0;
+        status = l.lost;
     }
     tr_lines_close(&l.rows);
     tr_lines_close(&l.deliveries);

@@ -9,8 +9,8 @@
  * process, rows that reached the file but were not yet confirmed are recognised by their stream id.
  *
  * The disk does not answer: records stay queued, streams go on, `ledger_unconfirmed_total` rises.
- * The supervisor dies: the engine is dead too (the kernel sees to it); what the rings still hold is
- * settled into the file before this process ends. */
+ * The supervisor dies, or ends the service: the engine is gone too (the kernel, or the supervisor,
+ * sees to it); what the rings still hold is settled into the file before this process ends. */
 #ifndef TR_LEDGER_LEDGER_H
 #define TR_LEDGER_LEDGER_H
 
@@ -22,7 +22,8 @@ struct tr_ledger_config {
     int parent_pid;    /* the supervisor */
 };
 
-/* Runs until SIGTERM (queue emptied first) or the supervisor's death.  Exit status of the process. */
+/* Runs until the supervisor sends SIGTERM, when no engine and no frontend is left, or dies itself; in
+ * both cases the queue is emptied and the rings are settled first.  Exit status of the process. */
 int tr_ledger_main(struct tr_shm *s, const struct tr_ledger_config *c);
 
 #endif

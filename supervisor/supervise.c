@@ -23,7 +23,8 @@ enum {
     TICK_MS = 20,             /* starts, limits and stalls are looked at so often */
     KILL_AFTER_CUT_MS = 5000, /* what has not ended by itself after the cut */
     KILL_AFTER_SECOND_MS = 700,
-    DEATHS_MAX = 30, /* in a minute: the service gives up */
+    LEDGER_END_MS = 10000, /* its last rows; a disk that does not answer is not waited for */
+    DEATHS_MAX = 120,      /* in a minute, in spite of the back-off: the service gives up */
     DELAY_MAX_MS = 5000
 };
 
@@ -48,8 +49,9 @@ struct supervisor {
     bool announced;
     bool failed;
     enum tr_drain drain;
-    uint64_t drain_ns; /* when the present stage of the drain began */
-    uint64_t kill_ns;  /* when the rest is killed; 0: not yet set */
+    uint64_t drain_ns;  /* when the present stage of the drain began */
+    uint64_t kill_ns;   /* when the rest is killed; 0: not yet set */
+    uint64_t ledger_ns; /* when the ledger is killed; 0: it has not been told to end */
 };
 
 static void publish(struct supervisor *v)
@@ -68,7 +70,7 @@ static void set_u32(_Atomic uint32_t *p, uint32_t v)
 
 /* ---- starting ---- */
 
-static void born(struct child *c, pid_t pid)
+static bool born(struct child *c, pid_t pid)
 {
     c->pid = pid > 0 ? pid : 0;
     c->started_ns = tr_now_ns();
@@ -76,6 +78,14 @@ static void born(struct child *c, pid_t pid)
         tr_log(TR_LOG_ERROR, "cannot fork: %s", strerror((int)-pid));
         c->retry_ns = tr_now_ns() + SECOND;
     }
+    return pid > 0;
+}
+
+/* On the page nobody lives whom there is not; an area goes back by the engine's acknowledgement. */
+static void stillborn(struct supervisor *v, _Atomic uint32_t *alive)
+{
+    set_u32(alive, 0);
+    publish(v);
 }
 
 static void start_engine(struct supervisor *v)
@@ -85,7 +95,8 @@ static void start_engine(struct supervisor *v)
     set_u32(&c->engine_epoch, v->engine.epoch);
     set_u32(&c->engine_alive, 1);
     publish(v);
-    born(&v->engine, tr_process_engine(v->h, v->engine.epoch));
+    if (!born(&v->engine, tr_process_engine(v->h, v->engine.epoch)))
+        stillborn(v, &c->engine_alive);
 }
 
 /* An area nobody has: never used, or its last owner's death was dealt with by the engine. */
@@ -116,7 +127,8 @@ static void start_frontend(struct supervisor *v, unsigned number)
     set_u32(&v->s.control->area_epoch[area], f->epoch);
     set_u32(&v->s.control->area_alive[area], 1);
     publish(v);
-    born(f, tr_process_frontend(v->h, number, area, f->epoch));
+    if (!born(f, tr_process_frontend(v->h, number, area, f->epoch)))
+        stillborn(v, &v->s.control->area_alive[area]);
 }
 
 static bool due(const struct child *c)
@@ -278,6 +290,7 @@ static void reap(struct supervisor *v)
             engine_died(v, status);
         } else if (pid == v->ledger.pid) {
             child_died(v, &v->ledger, "the ledger", status);
+            v->failed |= v->ledger_ns && status != 0; /* its last records are not in the file */
             tr_stat_add(v->s.stat[TR_STAT_SUPERVISOR], TR_STAT_RESTART_LEDGER,
                         v->drain < TR_DRAIN_CLOSED);
         }
@@ -350,6 +363,18 @@ static void kill_rest(struct supervisor *v)
             kill(v->front[i].pid, SIGKILL);
 }
 
+/* Everybody who makes records is gone: the ledger empties its queue, settles the rings and ends. */
+static void end_ledger(struct supervisor *v)
+{
+    uint64_t now = tr_now_ns();
+    if (!v->ledger_ns)
+        v->ledger_ns = now + LEDGER_END_MS * MS;
+    bool late = now >= v->ledger_ns;
+    if (late)
+        tr_log(TR_LOG_ERROR, "the ledger does not end: killed, its last records are missing");
+    kill(v->ledger.pid, late ? SIGKILL : SIGTERM);
+}
+
 /* One stage after the other; true when nothing is left. */
 static bool drain_on(struct supervisor *v)
 {
@@ -362,9 +387,8 @@ static bool drain_on(struct supervisor *v)
         kill_rest(v);
     if (v->drain != TR_DRAIN_CUT || any_frontend(v) || v->engine.pid)
         return false;
-    /* Everybody who makes records is gone: the ledger empties its queue and ends. */
     if (v->ledger.pid)
-        kill(v->ledger.pid, SIGTERM);
+        end_ledger(v);
     return !v->ledger.pid;
 }
 

@@ -470,6 +470,36 @@ def second_signal():
 
 
 @test
+def engine_killed_in_the_cut():
+    """An engine that does not follow the drain is killed; the ledger settles what it left."""
+    s = Server(drain_s=600)
+    streams = [forced(s, 8000, headers=[f"X-Request-Id: k{i}"]).read(1) for i in range(3)]
+    os.kill(s.pids["engine"][0], signal.SIGSTOP)
+    os.kill(s.pid, signal.SIGTERM)
+    time.sleep(0.2)
+    os.kill(s.pid, signal.SIGTERM)
+    equal(s.wait_exit(), 0, "exit code 0")
+    rows = {r["request_id"]: r for r in s.rows()}
+    check(sorted(rows) == ["k0", "k1", "k2"] and len(s.rows()) == 3, "one row each", rows)
+    check(all(r["status"] == "error" and r["reason"] == "engine_lost" and r["completion_tokens"] > 0
+              for r in rows.values()), "with what was generated", rows)
+    for st in streams:
+        st.close()
+    s.stop()
+
+
+@test
+def ledger_that_does_not_end():
+    """A disk that never answers does not keep the service from ending; the status tells."""
+    s = Server()
+    os.kill(s.pids["ledger"][0], signal.SIGSTOP)
+    os.kill(s.pid, signal.SIGTERM)
+    equal(s.wait_exit(), 1, "exit code 1: rows may be missing")
+    check("ledger" in s.log().splitlines()[-1], "a sentence about it", s.log()[-300:])
+    s.stop()
+
+
+@test
 def keepalives():
     """Case B47: with --heartbeat-s 1 no silence while queued, in prefill, or while the engine
     stands; comments only, and the text is the same."""
