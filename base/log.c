@@ -15,7 +15,6 @@ enum { LINE_MAX_BYTES = 2048 };
 
 static const char *who_am_i = "tokenring";
 static bool as_json;
-static uint64_t dropped;
 
 static const char *const level_name[] = {"error", "warn", "info", "debug"};
 
@@ -23,11 +22,6 @@ void tr_log_init(const char *who, bool json)
 {
     who_am_i = who;
     as_json = json;
-}
-
-uint64_t tr_log_dropped(void)
-{
-    return dropped;
 }
 
 /* Everything outside printable ASCII becomes '?', and in JSON quote and backslash become '\''. */
@@ -45,9 +39,8 @@ static void sanitise(char *s)
 static void put_line(const char *line, size_t len)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT) ||
-        write(STDERR_FILENO, line, len) != (ssize_t)len)
-        dropped++;
+    if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT))
+        (void)!write(STDERR_FILENO, line, len);
 }
 
 void tr_log(enum tr_log_level level, const char *fmt, ...)

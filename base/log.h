@@ -3,12 +3,11 @@
  *
  * Programs log, library code does not: only supervisor/, frontend/ and ledger/ call this, and
  * engine/ only before its first step.  A log never blocks: a line that the pipe has no room for
- * is dropped and counted. */
+ * is dropped. */
 #ifndef TR_BASE_LOG_H
 #define TR_BASE_LOG_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 enum tr_log_level { TR_LOG_ERROR, TR_LOG_WARN, TR_LOG_INFO, TR_LOG_DEBUG };
 
@@ -18,8 +17,5 @@ void tr_log_init(const char *who, bool json);
 /* Control bytes and invalid UTF-8 in the message become '?': nothing a client sends can forge a
  * line. */
 void tr_log(enum tr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* Lines dropped by this process so far. */
-uint64_t tr_log_dropped(void);
 
 #endif

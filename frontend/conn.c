@@ -21,10 +21,7 @@
 #define USER_TIMEOUT_SLACK_MS 5000   /* beyond the write deadline */
 
 enum {
-    READS_PER_TURN = 16, /* then the others get their turn */
     IOV_PER_WRITE = 64,
-    DISCARD_BYTES = 256 << 10, /* of a refused body that are read to keep the connection */
-    BODY_FIRST_BYTES = 64 << 10,
     BODY_BYTES_PER_S = 16 << 10,
     OVERFULL_CONNECTIONS = 64 /* beyond the limit: these are told 503, others are just closed */
 };
@@ -300,21 +297,6 @@ void tr_conn_unbind(struct tr_conn *c)
 bool tr_conn_half_closed(const struct tr_conn *c)
 {
     return c->rdhup;
-}
-
-const struct tr_http_request *tr_conn_request(const struct tr_conn *c)
-{
-    return &c->rq;
-}
-
-struct tr_httpd *tr_conn_httpd(const struct tr_conn *c)
-{
-    return c->d;
-}
-
-bool tr_conn_is_http10(const struct tr_conn *c)
-{
-    return c->http.minor == 0;
 }
 
 /* ---- birth ----------------------------------------------------------------------------- */

@@ -95,7 +95,6 @@ struct tr_httpd *tr_httpd_new(struct event_base *base, const struct tr_http_limi
 /* Closes all connections (owners get `gone`). */
 void tr_httpd_free(struct tr_httpd *d);
 const struct tr_httpd_stats *tr_httpd_stats(const struct tr_httpd *d);
-const struct tr_http_limits *tr_httpd_limits(const struct tr_httpd *d);
 /* From now on every answer says Connection: close and idle connections are closed. */
 void tr_httpd_drain(struct tr_httpd *d);
 /* Idle connections are closed, those with an answer due are counted: 0 = all done. */
@@ -174,8 +173,7 @@ bool tr_conn_half_closed(const struct tr_conn *c);
 
 /* Calls `done` once, from the loop: when `upto` bytes (a count of tr_conn_accepted) are
  * acknowledged, when the socket is gone, or after 2 s.  The struct is the caller's and must live
- * until then or until tr_conn_delivery_cancel.  Allowed for the owner just before it ends the
- * answer. */
+ * until then.  Allowed for the owner just before it ends the answer. */
 struct tr_conn_delivery {
     uint64_t upto;
     void (*done)(struct tr_conn_delivery *d, uint64_t acked);
@@ -185,12 +183,5 @@ struct tr_conn_delivery {
     uint64_t until_ns;
 };
 void tr_conn_deliver(struct tr_conn *c, struct tr_conn_delivery *d);
-void tr_conn_delivery_cancel(struct tr_conn_delivery *d);
-
-/* ---- asking ---------------------------------------------------------------------------- */
-
-const struct tr_http_request *tr_conn_request(const struct tr_conn *c);
-struct tr_httpd *tr_conn_httpd(const struct tr_conn *c);
-bool tr_conn_is_http10(const struct tr_conn *c);
 
 #endif

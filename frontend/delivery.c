@@ -54,12 +54,6 @@ void tr_conn_deliver(struct tr_conn *c, struct tr_conn_delivery *w)
     c->deliveries++;
 }
 
-void tr_conn_delivery_cancel(struct tr_conn_delivery *w)
-{
-    if (w->conn)
-        unlink_delivery(w);
-}
-
 /* `done` may free its own struct and begin other deliveries; it does not cancel others. */
 static void tell(struct tr_conn_delivery *w, uint64_t acked)
 {

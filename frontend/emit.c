@@ -367,12 +367,6 @@ void tr_emit_ku64(struct tr_emit *e, const char *key, uint64_t v)
     tr_emit_u64(e, v);
 }
 
-void tr_emit_kf64(struct tr_emit *e, const char *key, double v)
-{
-    tr_emit_key(e, key);
-    tr_emit_f64(e, v);
-}
-
 void tr_emit_kbool(struct tr_emit *e, const char *key, bool v)
 {
     tr_emit_key(e, key);

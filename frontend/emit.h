@@ -66,7 +66,6 @@ void tr_emit_kstr(struct tr_emit *e, const char *key, const char *s);
 void tr_emit_kstrn(struct tr_emit *e, const char *key, const char *s, size_t len);
 void tr_emit_ki64(struct tr_emit *e, const char *key, int64_t v);
 void tr_emit_ku64(struct tr_emit *e, const char *key, uint64_t v);
-void tr_emit_kf64(struct tr_emit *e, const char *key, double v);
 void tr_emit_kbool(struct tr_emit *e, const char *key, bool v);
 void tr_emit_knull(struct tr_emit *e, const char *key);
 

@@ -152,11 +152,6 @@ const struct tr_httpd_stats *tr_httpd_stats(const struct tr_httpd *d)
     return &d->stats;
 }
 
-const struct tr_http_limits *tr_httpd_limits(const struct tr_httpd *d)
-{
-    return d->lim;
-}
-
 static bool idle(const struct tr_conn *c)
 {
     return c->state == TR_CONN_READING && !c->answered && c->in_at == c->in_len &&

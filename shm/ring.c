@@ -42,11 +42,6 @@ const uint32_t *tr_ring_steps(const struct tr_shm *s, uint32_t slot)
     return (const uint32_t *)(place(s, slot) + tr_layout_ring_steps(&s->config));
 }
 
-const uint8_t *tr_ring_extra(const struct tr_shm *s, uint32_t slot)
-{
-    return (const uint8_t *)(place(s, slot) + tr_layout_ring_extra(&s->config));
-}
-
 int tr_ring_push(struct tr_shm *s, uint32_t slot, uint32_t id, uint32_t step)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);

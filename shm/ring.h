@@ -109,7 +109,6 @@ struct tr_shm;
 struct tr_ring *tr_ring_at(const struct tr_shm *s, uint32_t slot);
 const uint32_t *tr_ring_ids(const struct tr_shm *s, uint32_t slot);   /* [n_ctx] */
 const uint32_t *tr_ring_steps(const struct tr_shm *s, uint32_t slot); /* [n_ctx] */
-const uint8_t *tr_ring_extra(const struct tr_shm *s, uint32_t slot);
 
 /* Engine.  Writable views of the same. */
 uint32_t *tr_ring_ids_rw(struct tr_shm *s, uint32_t slot);
