@@ -187,9 +187,10 @@ void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_
     /* No place to be had: say so before the work of encoding. */
     enum tr_err e = tr_fe_state(fe);
     if (e) {
-        f.err = e;
-        f.message[0] = f.param[0] = 0;
-        goto refuse;
+        tr_stat_add(fe->stat, TR_STAT_REFUSED_UNAVAILABLE, 1);
+        tr_conn_error(c, e, NULL, NULL);
+        tr_ask_close(a);
+        return;
     }
     if (fe->workers && tr_ask_weight(a) > INLINE_BYTES) {
         encode_on_worker(fe, c, a, dialect, frame);
