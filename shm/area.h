@@ -2,6 +2,8 @@
 /* shm/area.h - what one frontend writes: its submission queue, command words, cursors, dirty bits,
  * delivery records and signs of life.
  *
+ * Path: http > tokens > [subq] > engine > step > ring > detok > event > socket
+ *
  * One region per area; 2 x N areas, so that a new frontend can have one while an old one drains.
  * Written by the frontend that has it; the engine also exchanges the dirty words.  The engine reads
  * all of it as input. */
