@@ -123,6 +123,8 @@ static void on_gone(void *owner, enum tr_conn_why why)
                                       [TR_CONN_SHUT] = TR_ERR_DRAIN_LIMIT};
     struct tr_stream *s = owner;
 
+    if (why == TR_CONN_SHUT) /* ours: the socket would have taken a terminal event */
+        tr_stat_add(s->fe->stat, TR_STAT_NO_TERMINAL, 1);
     drop(s, err[why], tr_conn_acked(s->conn));
 }
 
@@ -346,14 +348,15 @@ static bool was_cancelled(enum tr_err e)
            e == TR_ERR_SLOW_CLIENT || e == TR_ERR_CLIENT_GONE;
 }
 
-/* Notes that everything written so far carries the tokens framed so far. */
-static void mark(struct tr_stream *s)
+/* Notes that everything written so far carries the tokens framed so far; with the end of an answer,
+ * a token without text that ended it is among them. */
+static void mark(struct tr_stream *s, bool whole)
 {
     uint64_t tokens = 0;
 
     for (uint32_t k = 0; k < s->n; k++)
         tokens += s->choice[k].sent;
-    tr_receipt_mark(&s->receipt, s->conn, tokens);
+    tr_receipt_mark(&s->receipt, s->conn, whole ? tr_stream_usage(s).completion : tokens);
 }
 
 static void end_streamed(struct tr_stream *s, enum tr_err e)
@@ -379,7 +382,7 @@ static void end_streamed(struct tr_stream *s, enum tr_err e)
                                             .err = e,
                                             .cancelled = was_cancelled(e),
                                             .last_token = (int64_t)tokens - 1});
-    mark(s);
+    mark(s, !e);
     struct tr_conn *c = s->conn;
     tr_conn_stream_end(c);
     tr_receipt_deliver_later(&s->receipt, s->fe, c);
@@ -467,6 +470,8 @@ static bool pump_one(struct tr_stream *s)
         moved |= tr_choice_scan(s, &s->choice[k]);
         all_ended &= tr_state_terminal(s->choice[k].state);
     }
+    if (!all_ended)
+        tr_stream_deadline(s);
     spread_failure(s);
     lifecycle(s);
     for (uint32_t k = 0; k < s->n; k++) {
@@ -477,7 +482,7 @@ static bool pump_one(struct tr_stream *s)
         tr_choice_publish(s, ch);
     }
     if (moved && s->ask->stream)
-        mark(s);
+        mark(s, false);
     if (all_ended && all_out)
         return try_end(s) || moved;
     if (all_ended && !s->gate_ns && tr_stream_outcome(s))

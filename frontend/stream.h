@@ -99,7 +99,7 @@ void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
 /* Looks at every ring and does what can be done.  True if anything moved. */
 bool tr_streams_pump(struct tr_fe *fe);
 
-/* Deadlines, keep-alives, slow clients; every 50 ms or so. */
+/* Keep-alives, slow clients; every 50 ms or so. */
 void tr_streams_tick(struct tr_fe *fe, uint64_t now_ns);
 
 /* Cancels all choices; the stream ends when the engine has said so. */
@@ -124,6 +124,11 @@ struct tr_usage tr_stream_usage(const struct tr_stream *s);
 
 /* "stop" or "length" for a choice whose text is complete. */
 const char *tr_choice_finish(const struct tr_stream *s, const struct tr_choice *ch);
+
+/* ---- inside (stream_clock.c for stream.c) ---- */
+
+/* Cancels what is due; has the loop wake at what is not. */
+void tr_stream_deadline(struct tr_stream *s);
 
 /* ---- inside (stream.c for stream_clock.c) ---- */
 

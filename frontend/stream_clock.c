@@ -3,6 +3,8 @@
  * slow, and the gauges that are read at the same pace.  See stream.h. */
 #include "frontend/stream.h"
 
+#include "base/clock.h"
+
 /* A failed stream whose socket takes nothing is cut after so long. */
 #define STUCK_NS (5 * 1000000000ull)
 
@@ -30,12 +32,25 @@ static bool drains_too_slowly(struct tr_stream *s, uint64_t now)
     return false;
 }
 
+void tr_stream_deadline(struct tr_stream *s)
+{
+    struct tr_fe *fe = s->fe;
+    uint64_t due = s->deadline_ns;
+
+    if (s->max_ns && (!due || s->max_ns < due))
+        due = s->max_ns;
+    if (!due || s->cancelled)
+        return;
+    if (tr_now_ns() >= due)
+        tr_stream_cancel(s, TR_ERR_DEADLINE);
+    else if (!fe->wake_ns || due < fe->wake_ns)
+        fe->wake_ns = due;
+}
+
 static void tick_one(struct tr_stream *s, uint64_t now)
 {
     const struct tr_frontend_config *cfg = s->fe->cfg;
 
-    if ((s->deadline_ns && now >= s->deadline_ns) || (s->max_ns && now >= s->max_ns))
-        tr_stream_cancel(s, TR_ERR_DEADLINE);
     if (!s->ask->stream)
         return;
     if (drains_too_slowly(s, now)) {

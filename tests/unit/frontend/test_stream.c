@@ -746,6 +746,22 @@ Test(stream, a_deadline_ends_it_by_name)
     tr_rig_close(w, false);
 }
 
+/* No tick is waited for: a look at the streams is enough, and the loop wakes for it. */
+Test(stream, a_deadline_is_seen_in_any_turn)
+{
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true,\"timeout_s\":0.3"));
+    uint32_t slot = slot_of(0);
+
+    tr_streams_pump(&rig.fe);
+    cr_expect(rig.fe.wake_ns != 0);
+    cr_expect(!(tr_cmd_flags(tr_cmd_word(&rig.shm, 0, slot)) & TR_CMD_CANCEL));
+    usleep(310000);
+    tr_streams_pump(&rig.fe);
+    uint64_t word = tr_cmd_word(&rig.shm, 0, slot);
+    cr_expect((tr_cmd_flags(word) & TR_CMD_CANCEL) && tr_cmd_arg(word) == TR_ERR_DEADLINE);
+    tr_rig_close(c, false);
+}
+
 Test(stream, long_text_is_encoded_by_a_worker)
 {
     static char json[70000];
@@ -788,10 +804,12 @@ Test(stream, a_client_may_leave_while_a_worker_encodes)
 Test(stream, delivery_is_recorded_when_the_last_byte_is_acknowledged)
 {
     struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+    uint32_t eos = TR_SIM_IM_END;
     struct tr_delivery d;
 
     tr_sengine_text(&rig.engine, slot_of(0), "abc");
-    tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    tr_sengine_say(&rig.engine, slot_of(0), &eos, 1);
+    tr_sengine_end(&rig.engine, slot_of(0), TR_COMPLETED, TR_FINISH_EOG, TR_OK);
     for (int i = 0; i < 100; i++) {
         receive(c);
         usleep(1000);
@@ -800,7 +818,7 @@ Test(stream, delivery_is_recorded_when_the_last_byte_is_acknowledged)
     int rc = tr_delivery_pop(&rig.shm, 0, &d);
     tr_role = TR_ROLE_FRONTEND;
     cr_assert(rc == 0);
-    cr_expect(d.delivered_tokens == 3, "%u", d.delivered_tokens);
+    cr_expect(d.delivered_tokens == 4, "the end of turn too: %u", d.delivered_tokens);
     cr_expect(d.first_byte_ns && d.closed_ns >= d.first_byte_ns);
     cr_expect(d.request_id[0]);
     tr_rig_close(c, false);
