@@ -25,7 +25,7 @@ enum {
     KILL_AFTER_SECOND_MS = 700,
     LEDGER_END_MS = 10000, /* its last rows; a disk that does not answer is not waited for */
     DEATHS_MAX = 120,      /* in a minute, in spite of the back-off: the service gives up */
-    DELAY_MAX_MS = 5000
+    DELAY_MAX_MS = 2000
 };
 
 struct child {
@@ -207,7 +207,7 @@ static void look_who_serves(struct supervisor *v)
 static void schedule_restart(struct child *c)
 {
     uint64_t now = tr_now_ns();
-    bool young = now - c->started_ns < 2 * SECOND;
+    bool young = now - c->started_ns < SECOND;
     c->delay_ns = !young ? 0 : c->delay_ns ? 2 * c->delay_ns : 50 * MS;
     if (c->delay_ns > DELAY_MAX_MS * MS)
         c->delay_ns = DELAY_MAX_MS * MS;
