@@ -19,6 +19,18 @@ static uint32_t limit_tokens(const struct tr_fe *fe, const struct tr_ask *a, siz
     return a->max_tokens < 0 || a->max_tokens > room ? room : (uint32_t)a->max_tokens;
 }
 
+/* What is left of the former request in this place. */
+static void wipe_rest(struct tr_shm *s, uint32_t slot, uint32_t prompt_len, uint32_t extra_len)
+{
+    const struct tr_request *old = tr_request_at(s, slot);
+    uint32_t *ids = tr_request_prompt(s, slot);
+
+    if (old->prompt_len > prompt_len && old->prompt_len <= s->config.n_ctx)
+        memset(ids + prompt_len, 0, (old->prompt_len - prompt_len) * sizeof(*ids));
+    if (old->extra_len > extra_len && old->extra_len <= TR_EXTRA_BYTES)
+        memset(tr_request_extra(s, slot) + extra_len, 0, old->extra_len - extra_len);
+}
+
 static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct tr_admitted *ad,
                          uint32_t k, uint64_t seed)
 {
@@ -32,6 +44,7 @@ static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct 
         if (extra < 0)
             return extra;
     }
+    wipe_rest(s, ad->slot[k], (uint32_t)p->n, (uint32_t)extra);
     *r = (struct tr_request){
         .gen = ad->gen[k],
         .prompt_len = (uint32_t)p->n,

@@ -121,7 +121,8 @@ int tr_ring_push(struct tr_shm *s, uint32_t slot, uint32_t id, uint32_t step);
 /* Engine.  Stores the terminal state; the end fields must have been written. */
 void tr_ring_end(struct tr_shm *s, uint32_t slot, enum tr_state terminal);
 
-/* Engine.  Next generation: state FREE, all counters 0, ids wiped as far as they were used. */
+/* Engine.  Next generation: state FREE, all counters 0; ids, extra and logprobs are wiped as far as they
+ * were used. */
 void tr_ring_reset(struct tr_shm *s, uint32_t slot);
 
 /* Reader.  Output ids published so far, bounded by the context; `*state` is read before the count,

@@ -762,6 +762,22 @@ Test(stream, a_deadline_is_seen_in_any_turn)
     tr_rig_close(c, false);
 }
 
+Test(stream, a_shorter_prompt_leaves_nothing_of_the_one_before)
+{
+    for (uint32_t slot = 0; slot < rig.shm.config.n_slots; slot++) {
+        tr_request_at(&rig.shm, slot)->prompt_len = 9;
+        for (uint32_t i = 0; i < 9; i++)
+            tr_request_prompt(&rig.shm, slot)[i] = 7;
+    }
+    struct tr_rig_client *c =
+        post("/v1/completions", "{\"model\":\"sim\",\"prompt\":[5],\"stream\":true}");
+    const uint32_t *ids = tr_request_prompt(&rig.shm, slot_of(0));
+    cr_expect(ids[0] == 5);
+    for (uint32_t i = 1; i < 9; i++)
+        cr_expect(ids[i] == 0, "%u", i);
+    tr_rig_close(c, false);
+}
+
 Test(stream, long_text_is_encoded_by_a_worker)
 {
     static char json[70000];

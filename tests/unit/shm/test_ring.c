@@ -64,7 +64,12 @@ Test(ring, a_reset_wipes_what_was_used)
     tr_ring_ids_rw(&r.s, 0)[0] = 42;
     tr_ring_push(&r.s, 0, 43, 0);
     g->finish_index = 9;
+    struct tr_lp lp = {.id = 43, .logprob = -1.0f};
+    cr_assert_eq(tr_lpring_push(&r.s, 0, &lp), 0);
     tr_ring_reset(&r.s, 0);
+    const struct tr_lp *entry =
+        (const struct tr_lp *)((const char *)g + tr_layout_ring_lp(&r.s.config));
+    cr_assert_eq(entry->id, 0);
     cr_assert_eq(tr_ring_ids(&r.s, 0)[0], 0);
     cr_assert_eq(tr_ring_ids(&r.s, 0)[4], 0);
     cr_assert_eq(g->finish_index, 0);
