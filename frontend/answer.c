@@ -11,6 +11,9 @@
 #include <string.h>
 #include <time.h>
 
+/* An answer that is shorter is cheaper to copy. */
+enum { GIVE_BYTES = 16 << 10 };
+
 static void add(struct tr_conn *c, const char *p, size_t n)
 {
     if (c->broken || n == 0)
@@ -132,10 +135,8 @@ static void done(struct tr_conn *c)
 
 /* ---- whole answers --------------------------------------------------------------------- */
 
-void tr_conn_reply(struct tr_conn *c, int status, const char *type, const char *body, size_t len)
+static void reply_head(struct tr_conn *c, int status, const char *type, size_t len)
 {
-    if (c->state == TR_CONN_DEAD)
-        return;
     struct tr_emit *t = begin_head(c, status, type);
     char number[32];
     if (status != 204) {
@@ -143,8 +144,39 @@ void tr_conn_reply(struct tr_conn *c, int status, const char *type, const char *
         field(t, "Content-Length", number);
     }
     end_head(c, t);
+}
+
+void tr_conn_reply(struct tr_conn *c, int status, const char *type, const char *body, size_t len)
+{
+    if (c->state == TR_CONN_DEAD)
+        return;
+    reply_head(c, status, type, len);
     if (!c->no_body && status != 204)
         add(c, body, len);
+    done(c);
+}
+
+static void free_given(const void *data, size_t len, void *arg)
+{
+    (void)data, (void)len;
+    free(arg);
+}
+
+void tr_conn_reply_give(struct tr_conn *c, int status, const char *type, char *body, size_t len)
+{
+    if (len < GIVE_BYTES || c->state == TR_CONN_DEAD || c->no_body) {
+        tr_conn_reply(c, status, type, body, len);
+        free(body);
+        return;
+    }
+    reply_head(c, status, type, len);
+    if (c->broken || evbuffer_add_reference(c->out, body, len, free_given, body) < 0) {
+        c->broken = c->broken ? c->broken : ENOMEM;
+        free(body);
+    } else {
+        c->accepted += len;
+        c->d->stats.unsent_bytes += len;
+    }
     done(c);
 }
 

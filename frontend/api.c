@@ -3,26 +3,12 @@
 #include "frontend/api.h"
 
 #include "frontend/params.h"
-#include "frontend/worker.h"
+#include "frontend/task.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Text longer than this is rendered and encoded by a worker: about 2 ms of the loop's time. */
-enum { INLINE_BYTES = 16 << 10 };
-
-/* A request whose tokens a worker makes.  The connection may go away meanwhile. */
-struct pending {
-    struct tr_job job;
-    struct tr_fe *fe;
-    struct tr_conn *conn; /* NULL: gone */
-    struct tr_ask *ask;
-    const struct tr_dialect *dialect;
-    enum tr_frame frame;
-    int rc;
-    struct tr_fault fault;
-};
 
 void tr_api_refuse(struct tr_fe *fe, struct tr_conn *c, const struct tr_fault *f)
 {
@@ -36,6 +22,18 @@ void tr_api_reply(struct tr_fe *fe, struct tr_conn *c)
         tr_conn_error(c, TR_ERR_INTERNAL, NULL, NULL);
     else
         tr_conn_reply(c, 200, "application/json", fe->json.buf, fe->json.len);
+}
+
+void tr_api_reply_made(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c)
+{
+    (void)fe;
+    if (t->out.failed) {
+        tr_conn_error(c, TR_ERR_INTERNAL, NULL, NULL);
+        return;
+    }
+    tr_conn_reply_give(c, 200, "application/json", t->out.buf, t->out.len);
+    t->out.buf = NULL; /* given */
+    tr_emit_init(&t->out);
 }
 
 void tr_api_usage(struct tr_emit *e, const struct tr_usage *u)
@@ -88,121 +86,70 @@ static int read_headers(const struct tr_http_request *rq, struct tr_ask *a, stru
     return read_timeout(rq, a, f);
 }
 
-/* ---- worker ---- */
+/* ---- POST ---- */
 
-static void pending_gone(void *owner, enum tr_conn_why why)
+static int make(struct tr_task *t)
 {
-    (void)why;
-    ((struct pending *)owner)->conn = NULL;
+    return tr_ask_parse(t->ask, &t->fault) || tr_params_read(t->ask, t->api, &t->fault) ||
+                   tr_ask_encode(t->ask, &t->fault)
+               ? -EINVAL
+               : 0;
 }
 
-static void pending_half_closed(void *owner)
+static int make_rest(struct tr_task *t)
 {
-    struct pending *p = owner;
-    struct tr_conn *c = p->conn;
-
-    /* A stream may be read by a client that has closed its sending side; the probe comes with its
-     * first bytes. */
-    if (p->ask->stream)
-        return;
-    p->conn = NULL;
-    tr_conn_stream_abort(c);
+    return tr_ask_encode(t->ask, &t->fault);
 }
 
-static void pending_writable(void *owner)
+static void start(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c)
 {
-    (void)owner; /* nothing has been written */
+    struct tr_ask *a = t->ask;
+
+    t->ask = NULL;
+    tr_stream_start(fe, c, a, t->dialect, t->frame);
 }
 
-static const struct tr_conn_owner_ops pending_ops = {
-    .writable = pending_writable, .half_closed = pending_half_closed, .gone = pending_gone};
-
-static void work(struct tr_job *j)
+/* No place to be had: say so before the work of encoding. */
+static bool unavailable(struct tr_fe *fe, struct tr_conn *c)
 {
-    struct pending *p = (struct pending *)j;
+    enum tr_err e = tr_fe_state(fe);
 
-    p->rc = tr_ask_encode(p->ask, &p->fault);
-}
-
-static void done(struct tr_job *j)
-{
-    struct pending *p = (struct pending *)j;
-    struct tr_conn *c = p->conn;
-
-    p->fe->n_asks--;
-    if (c)
-        tr_conn_unbind(c);
-    if (c && p->rc == 0) {
-        tr_stream_start(p->fe, c, p->ask, p->dialect, p->frame);
-    } else {
-        if (c)
-            tr_api_refuse(p->fe, c, &p->fault);
-        tr_ask_close(p->ask);
-    }
-    free(p);
-}
-
-static void encode_on_worker(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *a,
-                             const struct tr_dialect *dialect, enum tr_frame frame)
-{
-    struct pending *p = calloc(1, sizeof(*p));
-
-    if (p) {
-        *p = (struct pending){.job = {.work = work, .done = done},
-                              .fe = fe,
-                              .conn = c,
-                              .ask = a,
-                              .dialect = dialect,
-                              .frame = frame};
-        if (tr_workers_push(fe->workers, &p->job) == 0) {
-            fe->n_asks++;
-            tr_conn_bind(c, &pending_ops, p);
-            if (tr_conn_half_closed(c))
-                pending_half_closed(p);
-            return;
-        }
-    }
-    free(p);
-    tr_ask_close(a);
-    tr_stat_add(fe->stat, TR_STAT_REFUSED_OVERLOAD, 1);
-    tr_conn_error(c, TR_ERR_OVERLOADED, NULL, NULL);
+    if (e == TR_OK)
+        return false;
+    tr_stat_add(fe->stat, TR_STAT_REFUSED_UNAVAILABLE, 1);
+    tr_conn_error(c, e, NULL, NULL);
+    return true;
 }
 
 void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_fe *fe,
                  enum tr_api api, const struct tr_dialect *dialect, enum tr_frame frame)
 {
-    struct tr_fault f = {0};
-    struct tr_ask *a = tr_ask_open(fe, rq->body.p, rq->body.len, &f);
+    struct tr_task *t = tr_task_new(fe, c, rq);
 
-    if (!a) {
-        tr_api_refuse(fe, c, &f);
+    if (!t)
         return;
-    }
+    struct tr_ask *a = t->ask;
+    t->api = api;
+    t->dialect = dialect;
+    t->frame = frame;
+    t->make = make;
+    t->answer = start;
     snprintf(a->request_id, sizeof(a->request_id), "%s", rq->request_id);
     tr_api_key(rq, a->key);
     a->arrival_ns = rq->arrived_ns;
     a->timeout_ns = fe->cfg->timeout_ns;
-    if (tr_params_read(a, api, &f) || read_headers(rq, a, &f))
-        goto refuse;
-    /* No place to be had: say so before the work of encoding. */
-    enum tr_err e = tr_fe_state(fe);
-    if (e) {
-        tr_stat_add(fe->stat, TR_STAT_REFUSED_UNAVAILABLE, 1);
-        tr_conn_error(c, e, NULL, NULL);
-        tr_ask_close(a);
+    bool good = read_headers(rq, a, &t->fault) == 0;
+    if (good && !tr_task_is_long(t)) {
+        good = tr_ask_parse(a, &t->fault) == 0 && tr_params_read(a, api, &t->fault) == 0;
+        t->make = make_rest;
+    }
+    if (good && !unavailable(fe, c)) {
+        tr_task_run(t);
         return;
     }
-    if (fe->workers && tr_ask_weight(a) > INLINE_BYTES) {
-        encode_on_worker(fe, c, a, dialect, frame);
-        return;
-    }
-    if (tr_ask_encode(a, &f))
-        goto refuse;
-    tr_stream_start(fe, c, a, dialect, frame);
-    return;
-refuse:
-    tr_api_refuse(fe, c, &f);
-    tr_ask_close(a);
+    if (!good)
+        tr_api_refuse(fe, c, &t->fault);
+    tr_task_free(t);
 }
 
 /* ---- routes ---- */

@@ -12,6 +12,8 @@
 #include "frontend/route.h"
 #include "frontend/stream.h"
 
+struct tr_task;
+
 /* All routes of a frontend; ctx of every handler is its struct tr_fe. */
 extern const struct tr_route tr_api_routes[];
 extern const size_t tr_api_n_routes;
@@ -25,6 +27,9 @@ void tr_api_refuse(struct tr_fe *fe, struct tr_conn *c, const struct tr_fault *f
 
 /* Answers fe->json. */
 void tr_api_reply(struct tr_fe *fe, struct tr_conn *c);
+
+/* Answers what a task has written (an `answer` of task.h). */
+void tr_api_reply_made(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c);
 
 /* api_misc.c: which of the keys' streams these are; keys come with authentication. */
 void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES]);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "frontend/api.h"
 #include "frontend/params.h"
+#include "frontend/task.h"
 #include "text/encode.h"
 #include "text/utf8.h"
 
@@ -60,12 +61,9 @@ void tr_api_model(struct tr_conn *c, const struct tr_http_request *rq, void *ctx
 
 /* ---- tokens ---- */
 
-static void reply_tokens(struct tr_fe *fe, struct tr_conn *c, const struct tr_prompt *p,
-                         bool with_strings)
+static void emit_tokens(const struct tr_fe *fe, struct tr_emit *e, const struct tr_prompt *p,
+                        bool with_strings)
 {
-    struct tr_emit *e = &fe->json;
-
-    tr_emit_reset(e);
     tr_emit_obj(e);
     tr_emit_ku64(e, "count", p->n);
     tr_emit_ku64(e, "max_model_len", fe->shm->config.n_ctx);
@@ -87,7 +85,6 @@ static void reply_tokens(struct tr_fe *fe, struct tr_conn *c, const struct tr_pr
         tr_emit_knull(e, "token_strs");
     }
     tr_emit_obj_end(e);
-    tr_api_reply(fe, c);
 }
 
 static int read_flag(const struct tr_json *body, const char *name, bool *out, struct tr_fault *f)
@@ -149,7 +146,10 @@ static int tokenize(struct tr_ask *a, struct tr_prompt *p, bool *strings, struct
         read_flag(a->body, "add_generation_prompt", &a->generation_prompt, f))
         return -EINVAL;
     a->messages = present(TR_JSON_GET(a->body, "messages"));
-    if (a->messages && !prompt) {
+    if (a->messages && prompt)
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt",
+                            "Give either messages or prompt, not both.");
+    if (a->messages) {
         if (tokenize_chat(a, f))
             return -EINVAL;
         *p = a->prompts[0]; /* moved */
@@ -163,24 +163,40 @@ static int tokenize(struct tr_ask *a, struct tr_prompt *p, bool *strings, struct
     return encode_text(a->fe, prompt, special, p, f);
 }
 
-void tr_api_tokenize(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static int make_tokens(struct tr_task *t)
 {
-    struct tr_fe *fe = ctx;
-    struct tr_fault f = {0};
     struct tr_prompt p = {0};
     bool strings = false;
-    struct tr_ask *a = tr_ask_open(fe, rq->body.p, rq->body.len, &f);
+    int rc = tr_ask_parse(t->ask, &t->fault);
 
-    if (a && tokenize(a, &p, &strings, &f) == 0)
-        reply_tokens(fe, c, &p, strings);
-    else
-        tr_api_refuse(fe, c, &f);
+    if (rc == 0)
+        rc = tokenize(t->ask, &p, &strings, &t->fault);
+    if (rc == 0)
+        emit_tokens(t->ask->fe, &t->out, &p, strings);
     free(p.ids);
-    tr_ask_close(a);
+    return rc;
 }
 
-static int detokenize(struct tr_fe *fe, const struct tr_json *tokens, struct tr_emit *e,
-                      struct tr_fault *f)
+static void run_task(struct tr_conn *c, const struct tr_http_request *rq, struct tr_fe *fe,
+                     int (*make)(struct tr_task *t))
+{
+    struct tr_task *t = tr_task_new(fe, c, rq);
+
+    if (!t)
+        return;
+    t->make = make;
+    t->answer = tr_api_reply_made;
+    tr_task_run(t);
+}
+
+void tr_api_tokenize(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+{
+    run_task(c, rq, ctx, make_tokens);
+}
+
+/* text: scratch of TR_EVENT_TEXT_CAP. */
+static int detokenize(const struct tr_fe *fe, const struct tr_json *tokens, char *text,
+                      struct tr_emit *e, struct tr_fault *f)
 {
     struct tr_detok d;
     size_t len;
@@ -190,39 +206,40 @@ static int detokenize(struct tr_fe *fe, const struct tr_json *tokens, struct tr_
     for (struct tr_json_it it = tr_json_iter(tokens); tr_json_step(&it);) {
         int64_t id;
         if (tr_json_i64(it.val, &id) || id < 0 || id >= fe->shm->config.n_vocab ||
-            tr_detok_push(&d, (int32_t)id, fe->text, &len))
+            tr_detok_push(&d, (int32_t)id, text, &len))
             return tr_fault_set(f, TR_ERR_BAD_PARAM, "tokens",
                                 "tokens[%u] is no token id from 0 to %u.", it.index,
                                 fe->shm->config.n_vocab - 1);
-        tr_emit_str_piece(e, fe->text, len);
+        tr_emit_str_piece(e, text, len);
     }
-    tr_emit_str_piece(e, fe->text, tr_detok_flush(&d, fe->text));
+    tr_emit_str_piece(e, text, tr_detok_flush(&d, text));
     tr_emit_str_close(e);
     return 0;
 }
 
+static int make_text(struct tr_task *t)
+{
+    if (tr_ask_parse(t->ask, &t->fault))
+        return -EINVAL;
+    const struct tr_json *tokens = TR_JSON_GET(t->ask->body, "tokens");
+    if (!tr_json_is(tokens, TR_JSON_ARRAY))
+        return tr_fault_set(&t->fault, TR_ERR_BAD_PARAM, "tokens",
+                            "tokens must be an array of token ids.");
+    char *text = malloc(TR_EVENT_TEXT_CAP);
+    if (!text)
+        return tr_fault_set(&t->fault, TR_ERR_INTERNAL, NULL, "Out of memory.");
+    tr_emit_obj(&t->out);
+    tr_emit_key(&t->out, "prompt");
+    int rc = detokenize(t->ask->fe, tokens, text, &t->out, &t->fault);
+    if (rc == 0)
+        tr_emit_obj_end(&t->out);
+    free(text);
+    return rc;
+}
+
 void tr_api_detokenize(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
 {
-    struct tr_fe *fe = ctx;
-    struct tr_fault f = {0};
-    struct tr_ask *a = tr_ask_open(fe, rq->body.p, rq->body.len, &f);
-    const struct tr_json *tokens = a ? TR_JSON_GET(a->body, "tokens") : NULL;
-
-    if (a && !tr_json_is(tokens, TR_JSON_ARRAY))
-        tr_fault_set(&f, TR_ERR_BAD_PARAM, "tokens", "tokens must be an array of token ids.");
-    if (!f.err) {
-        tr_emit_reset(&fe->json);
-        tr_emit_obj(&fe->json);
-        tr_emit_key(&fe->json, "prompt");
-        detokenize(fe, tokens, &fe->json, &f);
-    }
-    if (f.err) {
-        tr_api_refuse(fe, c, &f);
-    } else {
-        tr_emit_obj_end(&fe->json);
-        tr_api_reply(fe, c);
-    }
-    tr_ask_close(a);
+    run_task(c, rq, ctx, make_text);
 }
 
 /* ---- probes ---- */

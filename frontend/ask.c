@@ -10,39 +10,50 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tr_ask *tr_ask_open(const struct tr_fe *fe, const char *body, size_t len, struct tr_fault *f)
+struct tr_ask *tr_ask_new(const struct tr_fe *fe, const char *body, size_t len)
 {
-    struct tr_json_fault jf;
     struct tr_ask *a = calloc(1, sizeof(*a));
     char *text = malloc(len + 1);
 
     if (!a || !text) {
-        tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
-        goto fail;
+        free(text);
+        free(a);
+        return NULL;
     }
     if (len)
         memcpy(text, body, len);
     text[len] = 0;
     a->fe = fe;
-    a->doc = tr_json_parse(text, len, &jf);
-    if (!a->doc) {
-        tr_fault_set(f, TR_ERR_BAD_JSON, NULL, "The body is not valid JSON: %s (at byte %zu).",
-                     jf.why, jf.off);
-        goto fail;
-    }
     a->text = text;
     a->text_len = len;
+    return a;
+}
+
+int tr_ask_parse(struct tr_ask *a, struct tr_fault *f)
+{
+    struct tr_json_fault jf;
+
+    a->doc = tr_json_parse(a->text, a->text_len, &jf);
+    if (!a->doc)
+        return tr_fault_set(f, TR_ERR_BAD_JSON, NULL,
+                            "The body is not valid JSON: %s (at byte %zu).", jf.why, jf.off);
     a->body = tr_json_root(a->doc);
-    if (a->body->type != TR_JSON_OBJECT) {
+    if (a->body->type != TR_JSON_OBJECT)
+        return tr_fault_set(f, TR_ERR_BAD_REQUEST, NULL, "The body must be a JSON object.");
+    return 0;
+}
+
+struct tr_ask *tr_ask_open(const struct tr_fe *fe, const char *body, size_t len, struct tr_fault *f)
+{
+    struct tr_ask *a = tr_ask_new(fe, body, len);
+
+    if (!a) {
+        tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
+    } else if (tr_ask_parse(a, f)) {
         tr_ask_close(a);
-        tr_fault_set(f, TR_ERR_BAD_REQUEST, NULL, "The body must be a JSON object.");
-        return NULL;
+        a = NULL;
     }
     return a;
-fail:
-    free(text);
-    free(a);
-    return NULL;
 }
 
 static void drop_body(struct tr_ask *a)
@@ -70,11 +81,6 @@ void tr_ask_close(struct tr_ask *a)
     tr_ask_drop_prompts(a);
     tr_stopset_close(a->stops);
     free(a);
-}
-
-size_t tr_ask_weight(const struct tr_ask *a)
-{
-    return a->text_len;
 }
 
 /* ---- token ids ---- */

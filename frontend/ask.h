@@ -3,7 +3,7 @@
  *
  * Path: http > [ask] > tokens > subq > engine > step > ring > detok > event > socket
  *
- * Life: tr_ask_open (JSON) > tr_params_read (fields, params.h) > tr_ask_encode (template, tokens; on
+ * Life: tr_ask_new, tr_ask_parse (JSON) > tr_params_read (fields, params.h) > tr_ask_encode (template, tokens; on
  * any thread) > tr_admit (slots, admit.h).  It owns a copy of the body, so it does not depend on the
  * connection that brought it.
  *
@@ -64,16 +64,19 @@ struct tr_ask {
     struct tr_prompt *prompts;
 };
 
-/* Copies and parses the body: an object, or NULL and *f. */
+/* A copy of the body, not yet parsed; NULL: out of memory. */
+struct tr_ask *tr_ask_new(const struct tr_fe *fe, const char *body, size_t len);
+
+/* Parses it, to an object.  Any thread.  0, or -EINVAL with *f; it may then only be closed. */
+int tr_ask_parse(struct tr_ask *a, struct tr_fault *f);
+
+/* Both: an ask, or NULL and *f. */
 struct tr_ask *tr_ask_open(const struct tr_fe *fe, const char *body, size_t len,
                            struct tr_fault *f);
 void tr_ask_close(struct tr_ask *a); /* NULL is fine */
 
 /* Renders the template (chat) and encodes.  Any thread.  0 or -EINVAL with *f. */
 int tr_ask_encode(struct tr_ask *a, struct tr_fault *f);
-
-/* Bytes of work that tr_ask_encode has before it. */
-size_t tr_ask_weight(const struct tr_ask *a);
 
 /* Ids are in the request area by now: gives their memory back. */
 void tr_ask_drop_prompts(struct tr_ask *a);

@@ -22,6 +22,7 @@
 
 enum {
     IOV_PER_WRITE = 64,
+    WRITE_BYTES_PER_TURN = 256 << 10, /* then the others get their turn */
     BODY_BYTES_PER_S = 16 << 10,
     OVERFULL_CONNECTIONS = 64 /* beyond the limit: these are told 503, others are just closed */
 };
@@ -165,7 +166,9 @@ static void begin_linger(struct tr_conn *c)
 
 void tr_conn_write_out(struct tr_conn *c)
 {
-    while (!c->broken && c->may_write && evbuffer_get_length(c->out)) {
+    size_t turn = 0;
+    while (!c->broken && c->may_write && evbuffer_get_length(c->out) &&
+           turn < WRITE_BYTES_PER_TURN) {
         struct evbuffer_iovec v[IOV_PER_WRITE];
         int n = evbuffer_peek(c->out, -1, NULL, v, IOV_PER_WRITE);
         struct msghdr m = {.msg_iov = v, /* libevent's iovec is the system's */
@@ -182,6 +185,7 @@ void tr_conn_write_out(struct tr_conn *c)
             break;
         }
         evbuffer_drain(c->out, (size_t)sent);
+        turn += (size_t)sent;
         c->written += (uint64_t)sent;
         c->d->stats.bytes_out += (uint64_t)sent;
         c->d->stats.unsent_bytes -= (uint64_t)sent;
@@ -203,6 +207,8 @@ static void after_write(struct tr_conn *c)
     size_t unsent = evbuffer_get_length(c->out);
     if (c->state == TR_CONN_CLOSING && unsent == 0)
         begin_linger(c);
+    else if (unsent && c->may_write)
+        tr_conn_later(c); /* a large answer to a fast reader */
     else if (c->want_writable && unsent <= c->d->lim->stream_buffer / 2)
         tr_conn_later(c); /* `writable` comes from the next turn: one write each, then others */
 }

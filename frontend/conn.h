@@ -113,6 +113,9 @@ int tr_conn_header(struct tr_conn *c, const char *name, const char *value);
  * With HEAD the body is left out.  Unbinds the owner. */
 void tr_conn_reply(struct tr_conn *c, int status, const char *type, const char *body, size_t len);
 
+/* The same with a body from malloc, which is the connection's from here on in every case. */
+void tr_conn_reply_give(struct tr_conn *c, int status, const char *type, char *body, size_t len);
+
 /* The error object {"error":{message,type,param,code}}; `message` NULL: the table's sentence;
  * `param` may be NULL.  Retry-After: 1 on 429 and 503.  Unbinds the owner. */
 void tr_conn_error(struct tr_conn *c, enum tr_err e, const char *message, const char *param);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct tr_workers {
@@ -26,11 +27,16 @@ struct tr_workers {
     pthread_t thread[];
 };
 
+/* Beside these threads the event loop and the engine want their cores at once; a job may wait.  On
+ * Linux the number is the calling thread's own. */
+enum { NICE = 10 };
+
 static void *run(void *arg)
 {
     struct tr_workers *w = arg;
     struct tr_job *j;
 
+    (void)setpriority(PRIO_PROCESS, 0, NICE); /* less polite if it fails, not wrong */
     pthread_mutex_lock(&w->lock);
     for (;;) {
         while (!w->todo && !w->stop)

@@ -2,7 +2,7 @@
 /* frontend/worker.h - a few threads for work that would hold up the event loop.
  *
  * Frontend only; started after the fork.  A job's `work` runs on a worker, then its `done` on the
- * event loop, always both and in this order.  Jobs are started first come, first served.
+ * event loop, always both and in this order.  Workers run at a lower priority than the loop.  Jobs are started first come, first served.
  *
  * Full:  tr_workers_push says -EAGAIN at TR_WORKERS_JOBS jobs; nothing is queued. */
 #ifndef TR_FRONTEND_WORKER_H

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/task.c - see task.h. */
+#include "frontend/task.h"
+
+#include "frontend/api.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+/* A body longer than this is a worker's: about 2 ms of the loop's time. */
+enum { INLINE_BYTES = 16 << 10 };
+
+struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_conn *c, const struct tr_http_request *rq)
+{
+    struct tr_task *t = calloc(1, sizeof(*t));
+
+    if (t)
+        t->ask = tr_ask_new(fe, rq->body.p, rq->body.len);
+    if (!t || !t->ask) {
+        free(t);
+        tr_conn_error(c, TR_ERR_INTERNAL, "Out of memory.", NULL);
+        return NULL;
+    }
+    tr_emit_init(&t->out);
+    atomic_init(&t->gone, false);
+    t->fe = fe;
+    t->conn = c;
+    return t;
+}
+
+bool tr_task_is_long(const struct tr_task *t)
+{
+    return t->fe->workers && t->ask->text_len > INLINE_BYTES;
+}
+
+void tr_task_free(struct tr_task *t)
+{
+    tr_ask_close(t->ask);
+    tr_emit_fini(&t->out);
+    free(t);
+}
+
+static void finish(struct tr_task *t)
+{
+    if (t->conn && t->rc == 0)
+        t->answer(t, t->fe, t->conn);
+    else if (t->conn)
+        tr_api_refuse(t->fe, t->conn, &t->fault);
+    tr_task_free(t);
+}
+
+/* ---- on a worker ---- */
+
+static struct tr_task *task_of(struct tr_job *j)
+{
+    return (struct tr_task *)((char *)j - offsetof(struct tr_task, job));
+}
+
+static void conn_gone(void *owner, enum tr_conn_why why)
+{
+    struct tr_task *t = owner;
+
+    (void)why;
+    t->conn = NULL;
+    atomic_store_explicit(&t->gone, true, memory_order_relaxed);
+}
+
+/* Nothing has been written; and what a FIN means is known when the body has been read: a stream may
+ * be read by a client that has closed its sending side (stream.c asks). */
+static void conn_nothing(void *owner)
+{
+    (void)owner;
+}
+
+static const struct tr_conn_owner_ops owner_ops = {
+    .writable = conn_nothing, .half_closed = conn_nothing, .gone = conn_gone};
+
+static void work(struct tr_job *j)
+{
+    struct tr_task *t = task_of(j);
+
+    if (!atomic_load_explicit(&t->gone, memory_order_relaxed))
+        t->rc = t->make(t);
+}
+
+static void done(struct tr_job *j)
+{
+    struct tr_task *t = task_of(j);
+
+    t->fe->n_asks--;
+    if (t->conn)
+        tr_conn_unbind(t->conn);
+    finish(t);
+}
+
+void tr_task_run(struct tr_task *t)
+{
+    struct tr_fe *fe = t->fe;
+
+    if (!tr_task_is_long(t)) {
+        t->rc = t->make(t);
+        finish(t);
+        return;
+    }
+    t->job = (struct tr_job){.work = work, .done = done};
+    if (tr_workers_push(fe->workers, &t->job)) {
+        tr_stat_add(fe->stat, TR_STAT_REFUSED_OVERLOAD, 1);
+        tr_conn_error(t->conn, TR_ERR_OVERLOADED, NULL, NULL);
+        tr_task_free(t);
+        return;
+    }
+    fe->n_asks++;
+    tr_conn_bind(t->conn, &owner_ops, t);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/task.h - what is made of a request's body: at once if it is short, else by a worker.
+ *
+ * Path: http > [task] tokens > subq > engine > step > ring > detok > event > socket
+ *
+ * Frontend only.  `make` parses, renders, encodes, and may run on any thread; `answer` runs on the
+ * event loop afterwards, unless the connection has gone. */
+#ifndef TR_FRONTEND_TASK_H
+#define TR_FRONTEND_TASK_H
+
+#include "frontend/ask.h"
+#include "frontend/conn.h"
+#include "frontend/emit.h"
+#include "frontend/event.h"
+#include "frontend/sse.h"
+#include "frontend/stream.h"
+#include "frontend/worker.h"
+
+#include <stdatomic.h>
+
+struct tr_task {
+    struct tr_ask *ask;    /* body not yet parsed; `answer` may take it and leave NULL */
+    struct tr_fault fault; /* set by `make` when it fails */
+    struct tr_emit out;    /* an answer that `make` wrote, if it writes one */
+
+    /* What `make` and `answer` of a POST that starts work need besides. */
+    enum tr_api api;
+    const struct tr_dialect *dialect;
+    enum tr_frame frame;
+
+    int (*make)(struct tr_task *t); /* 0, or -EINVAL with fault */
+    void (*answer)(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c);
+
+    /* private */
+    struct tr_job job;
+    struct tr_fe *fe;
+    struct tr_conn *conn; /* NULL: gone */
+    atomic_bool gone;     /* the same for the worker */
+    int rc;
+};
+
+/* A task with a copy of the request's body.  NULL: out of memory, answered. */
+struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_conn *c, const struct tr_http_request *rq);
+
+/* Whether the body is so long that a worker should have it. */
+bool tr_task_is_long(const struct tr_task *t);
+
+/* Makes and answers; the task is freed at its end.  A failure is answered here. */
+void tr_task_run(struct tr_task *t);
+
+/* For a task that is not run. */
+void tr_task_free(struct tr_task *t);
+
+#endif
