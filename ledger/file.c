@@ -30,7 +30,7 @@ static off_t whole_lines(int fd, off_t size)
 static int open_whole(struct tr_lines *f, const char *path, struct tr_errbuf *err)
 {
     struct stat st;
-    f->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    f->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
     if (f->fd < 0)
         return tr_errf(err, -errno, "cannot open the ledger %s: %s", path, strerror(errno));
     if (flock(f->fd, LOCK_EX | LOCK_NB) < 0)
@@ -80,12 +80,13 @@ int tr_lines_commit(struct tr_lines *f)
 {
     size_t done = 0;
     while (done < f->used) {
-        ssize_t n = write(f->fd, f->buf + done, f->used - done);
+        /* At its place, not appended: what a failed try left behind is written over. */
+        ssize_t n = pwrite(f->fd, f->buf + done, f->used - done, f->len + (off_t)done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
             int e = n < 0 ? errno : EIO;
-            /* Back to whole lines; if even that fails, opening mends it. */
+            /* Back to whole lines; if even that fails, the next try or the next opening mends it. */
             if (ftruncate(f->fd, f->len) < 0)
                 e = errno;
             return -e;

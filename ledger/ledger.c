@@ -24,7 +24,9 @@ enum {
     TAIL_BYTES = 4 << 20, /* more than TR_BILL_CAP rows: all that can be unconfirmed */
     WAIT_MS = 250,        /* also the beat, and the look for a dead supervisor */
     RETRY_MS = 200,       /* after a failed write */
-    ENGINE_GONE_MS = 300  /* the kernel kills it with the supervisor; let it be over */
+    ENGINE_GONE_MS = 300, /* the kernel kills it with the supervisor; let it be over */
+    BUSY_TRIES = 30,      /* for a file that another service has locked */
+    BUSY_MS = 100
 };
 
 struct ledger {
@@ -32,8 +34,9 @@ struct ledger {
     const struct tr_ledger_config *c;
     struct tr_lines rows, deliveries;
     struct tr_stat *stat;
-    uint64_t upto;  /* records before this place are in the group or done */
-    uint64_t *seen; /* stream ids (random bits) of the last rows of the file, at the start */
+    uint64_t upto;       /* records before this place are in the group or done */
+    uint64_t group_rows; /* in the group, not yet counted */
+    uint64_t *seen;      /* stream ids (random bits) of the last rows of the file, at the start */
     size_t n_seen;
     int signals;
     bool stop;
@@ -80,7 +83,7 @@ static void gather(struct ledger *l, uint64_t *owners)
             size_t n = tr_row_bill(&b, l->c->model, line);
             if (tr_lines_add(&l->rows, line, n))
                 break;
-            tr_stat_add(l->stat, TR_STAT_LEDGER_ROWS, 1);
+            l->group_rows++;
         }
         if (b.owner_area < TR_MAX_AREAS)
             *owners |= 1ull << b.owner_area;
@@ -117,6 +120,8 @@ static bool commit_group(struct ledger *l)
             return false; /* the group stays; the commit in settle() is the last try */
     }
     report(l, 0);
+    tr_stat_add(l->stat, TR_STAT_LEDGER_ROWS, l->group_rows);
+    l->group_rows = 0;
     tr_bill_durable(l->s, l->upto);
     for (uint32_t a = 0; a < l->s->config.n_areas; a++)
         if (owners >> a & 1)
@@ -184,6 +189,18 @@ static void take_signals(struct ledger *l)
 
 /* ---- start and loop ---- */
 
+/* The ledger of a service that was killed a moment ago may still be settling into this file. */
+static int open_soon(struct tr_lines *f, const char *path, struct tr_errbuf *err)
+{
+    int ret = tr_lines_open(f, path, err);
+    for (int tries = 0; ret == -EBUSY && tries < BUSY_TRIES; tries++) {
+        struct timespec pause = {.tv_nsec = BUSY_MS * 1000000L};
+        nanosleep(&pause, NULL);
+        ret = tr_lines_open(f, path, err);
+    }
+    return ret;
+}
+
 static int open_files(struct ledger *l)
 {
     struct tr_errbuf err;
@@ -192,7 +209,7 @@ static int open_files(struct ledger *l)
         tr_log(TR_LOG_ERROR, "the path of the ledger is too long");
         return -1;
     }
-    if (tr_lines_open(&l->rows, l->c->path, &err) || tr_lines_open(&l->deliveries, path, &err)) {
+    if (open_soon(&l->rows, l->c->path, &err) || open_soon(&l->deliveries, path, &err)) {
         tr_log(TR_LOG_ERROR, "%s", err.msg);
         return -1;
     }

@@ -16,10 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SIM_CTX = 8192, BACKLOG = 4096, MIN_CTX = 8 };
+enum { SIM_CTX = 8192, BACKLOG = 4096, MIN_CTX = 8, SPARE_FDS = 256 };
 
 /* ---- the model: what must be known of it before anybody forks ---- */
 
@@ -142,6 +143,20 @@ static int choose_sizes(struct tr_heritage *h, const struct model_facts *m, stru
     return tr_layout_check(c, err);
 }
 
+/* Every connection is a descriptor: the soft limit is a default of shells, the hard one is meant. */
+static void raise_descriptors(uint64_t wanted)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+        return;
+    l.rlim_cur = l.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &l);
+    if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < wanted + SPARE_FDS)
+        tr_log(TR_LOG_WARN,
+               "only %llu descriptors are allowed: fewer than --max-connections %llu needs",
+               (unsigned long long)l.rlim_cur, (unsigned long long)wanted);
+}
+
 /* ---- sockets ---- */
 
 static int bind_one(struct tr_heritage *h, const struct addrinfo *a, struct tr_errbuf *err)
@@ -243,6 +258,7 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
     struct model_facts m = {0};
     struct tr_shm_config c = {0};
     h->supervisor = getpid();
+    raise_descriptors(h->opt.max_connections);
     h->use_ledger = strcmp(h->opt.ledger, "off") != 0;
     int ret = find_model(h, &m, err);
     if (!ret)

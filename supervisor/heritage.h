@@ -27,6 +27,7 @@ struct tr_heritage {
     unsigned port; /* the one that was bound */
     unsigned n_frontends;
     pid_t supervisor;
+    int signals; /* the supervisor's; closed in every child */
     bool use_ledger;
     char model_path[4096]; /* "" for the sim vocabulary */
     char served_name[128];

@@ -8,13 +8,30 @@
 #include "probe/probe.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Whoever started us may have closed the standard descriptors: a socket or a shared memory region
+ * in their place would be written to as a log. */
+static void open_standard_fds(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
 
 static int serve(int argc, char **argv)
 {
     static struct tr_heritage h;
     struct tr_errbuf err;
+    open_standard_fds();
+    signal(SIGPIPE, SIG_IGN); /* a log nobody reads any more loses lines, not the service */
     tr_log_init("tokenring", false);
     int ret = tr_options_parse(&h.opt, argc, argv, &err);
     if (ret > 0) {
@@ -69,8 +86,11 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
         return usage(stdout, 0);
+    if (strcmp(argv[1], "--version") == 0)
+        return version(argc, argv);
     fprintf(stderr, "tokenring: there is no command '%s'\n", argv[1]);
     return usage(stderr, 2);
 }

@@ -69,11 +69,13 @@ void tr_title_set(const char *title)
 static void become(struct tr_heritage *h, const char *title, int death)
 {
     tr_title_set(title);
+    close(h->signals);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     /* Signals for the group (a terminal's Ctrl-C, a service manager's SIGTERM) are the supervisor's
      * business: a child learns of the drain from the control page. */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     /* A death signal that is to be read, not to kill, stays blocked. */

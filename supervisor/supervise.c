@@ -24,7 +24,7 @@ enum {
     KILL_AFTER_CUT_MS = 5000, /* what has not ended by itself after the cut */
     KILL_AFTER_SECOND_MS = 700,
     LEDGER_END_MS = 10000, /* its last rows; a disk that does not answer is not waited for */
-    DEATHS_MAX = 120,      /* in a minute, in spite of the back-off: the service gives up */
+    CRASH_LOOP = 10, /* deaths of the engine in a row before it was ready: the service gives up */
     DELAY_MAX_MS = 2000
 };
 
@@ -36,6 +36,7 @@ struct child {
     uint64_t retry_ns; /* not started again before this */
     uint64_t delay_ns; /* grows while it dies young */
     bool served;       /* was ready once */
+    unsigned unready;  /* deaths in a row before it was ready again */
 };
 
 struct supervisor {
@@ -43,9 +44,6 @@ struct supervisor {
     struct tr_shm s;
     struct child engine, ledger, front[TR_MAX_AREAS];
     uint32_t next_epoch[TR_MAX_AREAS];
-    uint64_t deaths[DEATHS_MAX]; /* times, a ring */
-    unsigned n_deaths;
-    int signals;
     bool announced;
     bool failed;
     enum tr_drain drain;
@@ -214,16 +212,6 @@ static void schedule_restart(struct child *c)
     c->retry_ns = now + c->delay_ns;
 }
 
-static bool dying_too_often(struct supervisor *v)
-{
-    uint64_t now = tr_now_ns(), *oldest = &v->deaths[v->n_deaths % DEATHS_MAX];
-    bool full = v->n_deaths >= DEATHS_MAX;
-    bool often = full && now - *oldest < 60 * SECOND;
-    *oldest = now;
-    v->n_deaths++;
-    return often;
-}
-
 static void log_death(const char *who, pid_t pid, int status)
 {
     if (WIFSIGNALED(status))
@@ -243,6 +231,7 @@ static void child_died(struct supervisor *v, struct child *c, const char *who, i
 {
     bool expected = v->drain >= TR_DRAIN_CLOSED;
     look_who_serves(v);
+    c->unready = is_up(v, c) ? 0 : c->unready + 1;
     if (!expected && could_not_start(c, status)) { /* nothing to add to its one sentence */
         c->pid = 0;
         v->failed = true;
@@ -253,12 +242,11 @@ static void child_died(struct supervisor *v, struct child *c, const char *who, i
     c->pid = 0;
     if (expected)
         return;
-    if (dying_too_often(v)) {
-        tr_log(TR_LOG_ERROR, "%s and its like keep dying: giving up", who);
-        v->failed = true;
-        return;
-    }
     schedule_restart(c);
+    if (c == &v->engine && c->unready >= CRASH_LOOP) {
+        tr_log(TR_LOG_ERROR, "the engine died %u times before it was ready: giving up", c->unready);
+        v->failed = true;
+    }
 }
 
 static void engine_died(struct supervisor *v, int status)
@@ -313,6 +301,7 @@ static void kill_stalled(struct supervisor *v, struct child *c, const char *who,
 static void look_for_stalls(struct supervisor *v)
 {
     kill_stalled(v, &v->engine, "the engine", v->h->opt.engine_stall);
+    kill_stalled(v, &v->ledger, "the ledger", v->h->opt.engine_stall);
     for (unsigned i = 0; i < v->h->n_frontends; i++)
         kill_stalled(v, &v->front[i], "a frontend", v->h->opt.frontend_stall);
 }
@@ -400,6 +389,8 @@ static int open_signals(void)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGQUIT);
+    sigaddset(&set, SIGHUP); /* a terminal that went away; nothing is reloaded */
     sigaddset(&set, SIGCHLD);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return -1;
@@ -409,7 +400,7 @@ static int open_signals(void)
 static void take_signals(struct supervisor *v)
 {
     struct signalfd_siginfo si;
-    while (read(v->signals, &si, sizeof(si)) == (ssize_t)sizeof(si))
+    while (read(v->h->signals, &si, sizeof(si)) == (ssize_t)sizeof(si))
         if (si.ssi_signo != SIGCHLD)
             asked_to_stop(v);
     reap(v);
@@ -417,16 +408,19 @@ static void take_signals(struct supervisor *v)
 
 static int run(struct supervisor *v)
 {
-    struct pollfd p = {.fd = v->signals, .events = POLLIN};
+    struct pollfd p = {.fd = v->h->signals, .events = POLLIN};
     for (;;) {
         start_what_is_due(v);
         poll(&p, 1, TICK_MS);
         take_signals(v);
         look_who_serves(v);
-        if (v->failed)
+        if (v->failed && !v->announced)
             return 1;
+        /* Streams get their end and their record as far as the processes left can do it. */
+        if (v->failed && v->drain != TR_DRAIN_CUT)
+            drain_to(v, TR_DRAIN_CUT);
         if (v->drain != TR_DRAIN_NO && drain_on(v))
-            return 0;
+            return v->failed;
         if (v->drain == TR_DRAIN_NO)
             look_for_stalls(v);
     }
@@ -442,14 +436,14 @@ int tr_supervise(struct tr_heritage *h)
     }
     atomic_store_explicit(&v.s.stat[TR_STAT_SUPERVISOR]->pid, (uint64_t)getpid(),
                           memory_order_relaxed);
-    v.signals = open_signals();
-    if (v.signals < 0) {
+    h->signals = open_signals();
+    if (h->signals < 0) {
         tr_log(TR_LOG_ERROR, "cannot take signals: %s", strerror(errno));
         return 1;
     }
     int status = run(&v);
     /* After a failure children may still live: PDEATHSIG ends them, the ledger last. */
-    close(v.signals);
+    close(h->signals);
     tr_shm_detach(&v.s);
     return status;
 }

@@ -573,6 +573,38 @@ def engine_stalls():
 
 
 @test
+def log_reader_leaves():
+    """Whoever read the log is gone: lines are lost, the service is not."""
+    out = tempfile.TemporaryFile()
+    p = subprocess.Popen(command({**SIM, "port": 0}), stdout=out, stderr=subprocess.PIPE)
+    p.stderr.close()
+
+    def ready():
+        out.seek(0)
+        return b"ready" in out.read()
+    check(until(ready), "it serves without a log")
+
+    def engine():
+        pids = [c for c in children(p.pid) if "engine" in title(c)]
+        return pids[0] if pids and living(pids[0]) else None
+    old = until(engine)
+    os.kill(old, signal.SIGKILL)
+    check(until(lambda: engine() not in (None, old)), "a death that nobody reads about is mended")
+    p.send_signal(signal.SIGTERM)
+    equal(p.wait(60), 0, "it drains")
+
+
+@test
+def no_standard_descriptors():
+    """Closed standard descriptors are not taken for sockets or shared memory."""
+    p = subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command({**SIM, "port": 0})])
+    check(until(lambda: len(children(p.pid)) >= 3), "the processes are there")
+    check(all(os.readlink(f"/proc/{p.pid}/fd/{n}") == "/dev/null" for n in range(3)), "0, 1 and 2 are taken")
+    p.send_signal(signal.SIGHUP)
+    equal(p.wait(60), 0, "a hang-up drains")
+
+
+@test
 def loading_is_not_ready():
     """Requests while the engine is replaced: 503 JSON with Retry-After, never a hang."""
     with Server() as s:
