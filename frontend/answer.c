@@ -60,7 +60,7 @@ static void cors_fields(struct tr_conn *c, struct tr_emit *t)
     field(t, "Access-Control-Allow-Origin", origin);
     if (strcmp(origin, "*") != 0)
         field(t, "Vary", "Origin");
-    field(t, "Access-Control-Expose-Headers", "x-request-id, retry-after");
+    field(t, "Access-Control-Expose-Headers", "x-request-id, x-tokenring-stream, retry-after");
 }
 
 int tr_conn_header(struct tr_conn *c, const char *name, const char *value)

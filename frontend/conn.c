@@ -23,7 +23,8 @@
 enum {
     IOV_PER_WRITE = 64,
     WRITE_BYTES_PER_TURN = 256 << 10, /* then the others get their turn */
-    BODY_BYTES_PER_S = 16 << 10,
+    BODY_BYTES_PER_S = 1 << 10,       /* a body that comes slower than this ... */
+    BODY_PAUSES = 10,                 /* ... has so many times the longest pause in all */
     OVERFULL_CONNECTIONS = 64 /* beyond the limit: these are told 503, others are just closed */
 };
 
@@ -32,10 +33,12 @@ enum {
 static uint64_t read_deadline(const struct tr_conn *c)
 {
     const struct tr_http_limits *l = c->d->lim;
-    if (c->body_ns)
-        return l->body_timeout_ns
-                   ? c->body_ns + l->body_timeout_ns + c->body_seen / BODY_BYTES_PER_S * SECOND
-                   : 0;
+    if (c->body_ns) {
+        uint64_t pause = l->body_timeout_ns;
+        uint64_t idle = c->piece_ns + pause;
+        uint64_t all = c->body_ns + BODY_PAUSES * pause + c->body_seen / BODY_BYTES_PER_S * SECOND;
+        return !pause ? 0 : idle < all ? idle : all;
+    }
     uint64_t limit =
         c->served_one && !tr_http_begun(&c->http) ? l->keepalive_ns : l->header_timeout_ns;
     return limit ? c->since_ns + limit : 0;

@@ -46,7 +46,8 @@ struct tr_http_limits {
     size_t max_header;          /* bytes of a request head; more: 431 */
     size_t stream_buffer;       /* unsent bytes at which an owner should stop; NOTSENT_LOWAT too */
     uint64_t header_timeout_ns; /* accept or first byte to the end of the head; 0 never */
-    uint64_t body_timeout_ns;   /* for the body, + 1 s per 16 KiB received; 0 never */
+    uint64_t body_timeout_ns;   /* without a byte of the body; in all 10 times this and 1 s for each
+                                 * KiB received; 0 never */
     uint64_t keepalive_ns;      /* idle time between requests; 0 never */
     uint64_t write_deadline_ns; /* bytes wait and none could be written: cut; 0 never */
     uint32_t max_connections;   /* of this process; more: 503 and close */
@@ -86,6 +87,7 @@ struct tr_httpd_stats {
     uint64_t open;         /* connections now */
     uint64_t busy;         /* with an answer due */
     uint64_t unsent_bytes; /* over all connections */
+    uint64_t turned_away;  /* requests answered 503 too_many_connections */
     uint64_t slow_clients, resets, half_closed, timeouts;
 };
 

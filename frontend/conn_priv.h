@@ -56,6 +56,7 @@ struct tr_conn {
     uint64_t body_seen; /* body bytes of this request, kept or thrown away */
     uint64_t since_ns;  /* idle, or in this request, since */
     uint64_t body_ns;   /* body expected since */
+    uint64_t piece_ns;  /* its last bytes came; body_ns before the first */
     bool served_one;    /* the idle time is that between requests */
     bool complete;      /* the whole request has arrived */
     bool answered;      /* refused early: the rest of its body is thrown away */

@@ -164,6 +164,8 @@ static void figures(struct tr_fe *fe)
     tr_stat_set(fe->stat, TR_STAT_BUFFERED_PENDING, st->unsent_bytes);
     tr_stat_add(fe->stat, TR_STAT_HTTP_REQUESTS, st->requests - fe->requests_seen);
     fe->requests_seen = st->requests;
+    tr_stat_add(fe->stat, TR_STAT_REFUSED_OVERLOAD, st->turned_away - fe->turned_away_seen);
+    fe->turned_away_seen = st->turned_away;
     /* Relaxed: figures for balancing and for people. */
     atomic_store_explicit(&a->streams, fe->n_streams, memory_order_relaxed);
     atomic_store_explicit(&a->connections, (uint32_t)st->open, memory_order_relaxed);

@@ -45,7 +45,8 @@ struct tr_fe {
     struct tr_cancel_wait *cancel_wait; /* DELETEs waiting for the end (api_native.c) */
 
     struct event *bell_ev, *tick_ev, *wake_ev;
-    uint64_t requests_seen; /* HTTP requests already added to the statistics */
+    uint64_t requests_seen;    /* HTTP requests already added to the statistics */
+    uint64_t turned_away_seen; /* the same of requests on connections too many */
 
     struct tr_emit json, frame; /* scratch of one event; reset before use */
     char *text;                 /* scratch of one event's text, TR_EVENT_TEXT_CAP (stream.h) */

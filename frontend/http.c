@@ -154,14 +154,14 @@ static enum tr_http_ev set_target(struct tr_http *h, size_t off, size_t len)
         return bad(h, TR_ERR_URI_TOO_LONG, NULL);
     for (size_t i = 0; i < len; i++)
         if (t[i] <= 0x20 || t[i] == 0x7f || t[i] == '#')
-            return bad(h, TR_ERR_BAD_HTTP, "the request target holds a character it must not");
+            return bad(h, TR_ERR_BAD_HTTP, "The request target holds a character it must not.");
     if (len == 1 && t[0] == '*' && h->method == TR_HTTP_OPTIONS) {
         h->target[0] = (struct tr_http_place){(uint32_t)off, 1};
         return TR_HTTP_MORE;
     }
     size_t skip = skip_authority(t, len);
     if (skip == SIZE_MAX)
-        return bad(h, TR_ERR_BAD_HTTP, "the request target names no valid host");
+        return bad(h, TR_ERR_BAD_HTTP, "The request target names no valid host.");
     const char *q = memchr(t, '?', len);
     size_t path_end = q ? (size_t)(q - t) : len;
     if (q)
@@ -170,11 +170,11 @@ static enum tr_http_ev set_target(struct tr_http *h, size_t off, size_t len)
     if (skip && skip == path_end) { /* http://host?query: the path is "/" */
         t[--skip] = '/';
     } else if (len == skip || t[skip] != '/') {
-        return bad(h, TR_ERR_BAD_HTTP, "the request target must begin with a slash");
+        return bad(h, TR_ERR_BAD_HTTP, "The request target must begin with a slash.");
     }
     size_t n = normalise(t + skip, path_end - skip);
     if (n == 0)
-        return bad(h, TR_ERR_BAD_HTTP, "the path holds a bad escape");
+        return bad(h, TR_ERR_BAD_HTTP, "The path holds a bad escape.");
     h->target[0] = (struct tr_http_place){(uint32_t)(off + skip), (uint32_t)n};
     return TR_HTTP_MORE;
 }
@@ -183,7 +183,7 @@ static enum tr_http_ev set_version(struct tr_http *h, const char *v, size_t len)
 {
     if (len != 8 || memcmp(v, "HTTP/", 5) != 0 || !is_digit((unsigned char)v[5]) || v[6] != '.' ||
         !is_digit((unsigned char)v[7]))
-        return bad(h, TR_ERR_BAD_HTTP, "the request line is not METHOD TARGET HTTP/1.1");
+        return bad(h, TR_ERR_BAD_HTTP, "The request line is not METHOD TARGET HTTP/1.1.");
     if (v[5] != '1' || v[7] > '1')
         return bad(h, TR_ERR_HTTP_VERSION, NULL);
     h->minor = v[7] - '0';
@@ -199,7 +199,7 @@ static enum tr_http_ev request_line(struct tr_http *h, size_t len)
     const char *last = memrchr(l, ' ', len);
     /* The last space is the second one, with a target between. */
     if (m == 0 || m == len || l[m] != ' ' || last <= l + m + 1)
-        return bad(h, TR_ERR_BAD_HTTP, "the request line is not METHOD TARGET HTTP/1.1");
+        return bad(h, TR_ERR_BAD_HTTP, "The request line is not METHOD TARGET HTTP/1.1.");
     h->method = TR_HTTP_OTHER;
     for (int i = 0; i < TR_HTTP_OTHER; i++)
         if (m == strlen(method_name[i]) && memcmp(l, method_name[i], m) == 0)
@@ -232,14 +232,14 @@ static enum tr_http_ev field_line(struct tr_http *h, size_t len)
     char *l = h->head + h->line;
     size_t n = 0;
     if (is_space(l[0]))
-        return bad(h, TR_ERR_BAD_HTTP, "a header field must not be folded");
+        return bad(h, TR_ERR_BAD_HTTP, "A header field must not be folded.");
     if (h->n_fields == TR_HTTP_MAX_FIELDS)
         return bad(h, TR_ERR_HEADERS_TOO_LARGE, NULL);
     for (; n < len && is_token((unsigned char)l[n]); n++)
         if (l[n] >= 'A' && l[n] <= 'Z')
             l[n] = (char)(l[n] | 0x20);
     if (n == 0 || n == len || l[n] != ':')
-        return bad(h, TR_ERR_BAD_HTTP, "a header field is not NAME: VALUE");
+        return bad(h, TR_ERR_BAD_HTTP, "A header field is not NAME: VALUE.");
     struct tr_slice v = trim((struct tr_slice){l + n + 1, len - n - 1});
     h->fields[h->n_fields++] = (struct tr_http_field){
         .name = (uint32_t)h->line,
@@ -256,11 +256,11 @@ static enum tr_http_ev check_host(struct tr_http *h)
 {
     size_t n = tr_http_field_count(h, "host");
     if (n > 1 || (n == 0 && h->minor == 1))
-        return bad(h, TR_ERR_BAD_HTTP, "a request needs exactly one Host");
+        return bad(h, TR_ERR_BAD_HTTP, "A request needs exactly one Host.");
     struct tr_slice v = tr_http_field(h, "host");
     for (size_t i = 0; i < v.len; i++)
         if (!is_alnum((unsigned char)v.p[i]) && !strchr("-._~%!$&'()*+;=:[]", v.p[i]))
-            return bad(h, TR_ERR_BAD_HTTP, "Host is not a host");
+            return bad(h, TR_ERR_BAD_HTTP, "Host is not a host.");
     return TR_HTTP_MORE;
 }
 
@@ -271,11 +271,11 @@ static enum tr_http_ev check_length(struct tr_http *h)
     if (n == 0)
         return TR_HTTP_MORE;
     if (n > 1 || v.len == 0)
-        return bad(h, TR_ERR_BAD_HTTP, "Content-Length must be one number");
+        return bad(h, TR_ERR_BAD_HTTP, "Content-Length must be one number.");
     uint64_t len = 0;
     for (size_t i = 0; i < v.len; i++) {
         if (!is_digit((unsigned char)v.p[i]))
-            return bad(h, TR_ERR_BAD_HTTP, "Content-Length must be one number");
+            return bad(h, TR_ERR_BAD_HTTP, "Content-Length must be one number.");
         uint64_t d = (uint64_t)(v.p[i] - '0');
         /* Beyond int64 it is only "more than anything we take". */
         len = len > (INT64_MAX - d) / 10 ? INT64_MAX : len * 10 + d;
@@ -292,11 +292,11 @@ static enum tr_http_ev check_transfer_encoding(struct tr_http *h)
     if (n == 0)
         return TR_HTTP_MORE;
     if (h->minor == 0)
-        return bad(h, TR_ERR_BAD_HTTP, "HTTP/1.0 has no Transfer-Encoding");
+        return bad(h, TR_ERR_BAD_HTTP, "HTTP/1.0 has no Transfer-Encoding.");
     if (tr_http_field_count(h, "content-length"))
-        return bad(h, TR_ERR_BAD_HTTP, "Content-Length and Transfer-Encoding exclude each other");
+        return bad(h, TR_ERR_BAD_HTTP, "Content-Length and Transfer-Encoding exclude each other.");
     if (n > 1 || !same(v, "chunked"))
-        return bad(h, TR_ERR_BAD_HTTP, "Transfer-Encoding must be chunked and nothing else");
+        return bad(h, TR_ERR_BAD_HTTP, "Transfer-Encoding must be chunked and nothing else.");
     h->chunked = true;
     h->has_body = true;
     return TR_HTTP_MORE;
@@ -338,11 +338,12 @@ static enum tr_http_ev finish_head(struct tr_http *h)
 static enum tr_http_ev end_of_line(struct tr_http *h)
 {
     if (h->head_len == h->line || h->head[h->head_len - 1] != '\r')
-        return bad(h, TR_ERR_BAD_HTTP, "a line must end in CR LF");
+        return bad(h, TR_ERR_BAD_HTTP, "A line must end in CR LF.");
     size_t len = h->head_len - 1 - h->line;
     h->head[h->head_len++] = '\n';
     if (len == 0)
-        return h->line == 0 ? bad(h, TR_ERR_BAD_HTTP, "the request line is empty") : finish_head(h);
+        return h->line == 0 ? bad(h, TR_ERR_BAD_HTTP, "The request line is empty.")
+                            : finish_head(h);
     enum tr_http_ev ev = h->line == 0 ? request_line(h, len) : field_line(h, len);
     h->line = h->head_len;
     return ev;
@@ -372,9 +373,9 @@ static enum tr_http_ev head_byte(struct tr_http *h, char c)
     if (c == '\n')
         return end_of_line(h);
     if (h->head_len > h->line && h->head[h->head_len - 1] == '\r')
-        return bad(h, TR_ERR_BAD_HTTP, "a CR must be followed by LF");
+        return bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
     if (c != '\r' && !is_text((unsigned char)c))
-        return bad(h, TR_ERR_BAD_HTTP, "a control character stands in the request head");
+        return bad(h, TR_ERR_BAD_HTTP, "A control character stands in the request head.");
     h->head[h->head_len++] = c;
     return TR_HTTP_MORE;
 }
@@ -385,7 +386,7 @@ static enum tr_http_ev start_byte(struct tr_http *h, char c, bool *eaten)
     *eaten = true;
     if (h->blank_seen && h->left == 1) {
         h->left = 0;
-        return c == '\n' ? TR_HTTP_MORE : bad(h, TR_ERR_BAD_HTTP, "a CR must be followed by LF");
+        return c == '\n' ? TR_HTTP_MORE : bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
     }
     if (c == '\r' && !h->blank_seen) {
         h->blank_seen = true;
@@ -404,12 +405,12 @@ static enum tr_http_ev size_byte(struct tr_http *h, char c)
     int d = hex((unsigned char)c);
     if (d >= 0) {
         if (h->size_digits++ == MAX_SIZE_DIGITS)
-            return bad(h, TR_ERR_BAD_HTTP, "a chunk size is too long");
+            return bad(h, TR_ERR_BAD_HTTP, "A chunk size is too long.");
         h->left = h->left << 4 | (uint64_t)d;
         return TR_HTTP_MORE;
     }
     if (h->size_digits == 0 || (c != ';' && c != '\r'))
-        return bad(h, TR_ERR_BAD_HTTP, "a chunk size is not a hexadecimal number");
+        return bad(h, TR_ERR_BAD_HTTP, "A chunk size is not a hexadecimal number.");
     h->state = c == ';' ? EXT : SIZE_LF;
     return TR_HTTP_MORE;
 }
@@ -422,7 +423,7 @@ static enum tr_http_ev ext_byte(struct tr_http *h, char c)
         return TR_HTTP_MORE;
     }
     if (!is_text((unsigned char)c) || ++h->ext_bytes > MAX_EXT_BYTES)
-        return bad(h, TR_ERR_BAD_HTTP, "a chunk extension is too long or not text");
+        return bad(h, TR_ERR_BAD_HTTP, "A chunk extension is too long or not text.");
     return TR_HTTP_MORE;
 }
 
@@ -441,22 +442,22 @@ static enum tr_http_ev trailer_byte(struct tr_http *h, char ch)
         if (++h->trailers > TR_HTTP_MAX_FIELDS)
             return bad(h, TR_ERR_HEADERS_TOO_LARGE, NULL);
         h->state = TRAILER_NAME;
-        return is_token(c) ? TR_HTTP_MORE : bad(h, TR_ERR_BAD_HTTP, "a trailer has no name");
+        return is_token(c) ? TR_HTTP_MORE : bad(h, TR_ERR_BAD_HTTP, "A trailer has no name.");
     case TRAILER_NAME:
         if (c == ':')
             h->state = TRAILER_VALUE;
         else if (!is_token(c))
-            return bad(h, TR_ERR_BAD_HTTP, "a trailer is not NAME: VALUE");
+            return bad(h, TR_ERR_BAD_HTTP, "A trailer is not NAME: VALUE.");
         return TR_HTTP_MORE;
     case TRAILER_VALUE:
         if (c == '\r')
             h->state = TRAILER_LF;
         else if (!is_text(c))
-            return bad(h, TR_ERR_BAD_HTTP, "a control character stands in a trailer");
+            return bad(h, TR_ERR_BAD_HTTP, "A control character stands in a trailer.");
         return TR_HTTP_MORE;
     default:
         if (c != '\n')
-            return bad(h, TR_ERR_BAD_HTTP, "a CR must be followed by LF");
+            return bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
         h->state = h->state == LAST_LF ? DONE : TRAILER_START;
         return TR_HTTP_MORE;
     }
@@ -465,7 +466,7 @@ static enum tr_http_ev trailer_byte(struct tr_http *h, char ch)
 static enum tr_http_ev expect_byte(struct tr_http *h, char c, char want, int next)
 {
     if (c != want)
-        return bad(h, TR_ERR_BAD_HTTP, "a chunk does not end where its size says");
+        return bad(h, TR_ERR_BAD_HTTP, "A chunk does not end where its size says.");
     h->state = next;
     return TR_HTTP_MORE;
 }
@@ -473,7 +474,7 @@ static enum tr_http_ev expect_byte(struct tr_http *h, char c, char want, int nex
 static enum tr_http_ev size_lf(struct tr_http *h, char c)
 {
     if (c != '\n')
-        return bad(h, TR_ERR_BAD_HTTP, "a CR must be followed by LF");
+        return bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
     h->state = h->left ? DATA : TRAILER_START;
     h->size_digits = 0;
     return TR_HTTP_MORE;

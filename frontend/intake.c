@@ -42,6 +42,7 @@ static bool refused(struct tr_conn *c)
     unsigned allow;
     if (c->overfull) {
         c->keep = false;
+        c->d->stats.turned_away++;
         tr_conn_error(c, TR_ERR_CONNECTIONS, NULL, NULL);
         return true;
     }
@@ -83,7 +84,7 @@ static void begin_request(struct tr_conn *c)
     c->d->stats.requests++;
     c->keep = h->keep_alive && !c->d->draining;
     c->no_body = h->method == TR_HTTP_HEAD_METHOD;
-    c->body_ns = tr_now_ns();
+    c->body_ns = c->piece_ns = tr_now_ns();
     tr_conn_take_id(c);
     c->rq =
         (struct tr_http_request){.http = h, .request_id = c->request_id, .arrived_ns = c->since_ns};
@@ -117,6 +118,7 @@ static bool body_room(struct tr_conn *c, size_t need)
 static void body_piece(struct tr_conn *c, struct tr_slice piece)
 {
     c->body_seen += piece.len;
+    c->piece_ns = tr_now_ns();
     if (c->answered)
         return;
     if (piece.len > c->d->lim->max_body - c->body_len) {

@@ -63,21 +63,16 @@ void tr_route_allow(unsigned allow, char buf[96])
 
 bool tr_route_json_type(struct tr_slice type)
 {
-    static const char *const other[] = {"application/x-www-form-urlencoded",
-                                        "multipart/",
-                                        "application/xml",
-                                        "text/xml",
-                                        "text/html",
-                                        "image/",
-                                        "audio/",
-                                        "video/",
-                                        "application/msgpack",
-                                        "application/grpc",
-                                        "application/x-protobuf"};
-    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
-        size_t len = strlen(other[i]);
-        if (type.len >= len && strncasecmp(type.p, other[i], len) == 0)
-            return false;
-    }
-    return true;
+    static const char json[] = "application/json", suffix[] = "+json";
+    const char *semicolon = type.len ? memchr(type.p, ';', type.len) : NULL;
+    size_t len = semicolon ? (size_t)(semicolon - type.p) : type.len;
+
+    while (len > 0 && (type.p[len - 1] == ' ' || type.p[len - 1] == '\t'))
+        len--;
+    if (type.len == 0)
+        return true;
+    if (len == sizeof(json) - 1)
+        return strncasecmp(type.p, json, len) == 0;
+    size_t n = sizeof(suffix) - 1;
+    return len > n && memchr(type.p, '/', len - n) && strncasecmp(type.p + len - n, suffix, n) == 0;
 }

@@ -31,9 +31,8 @@ const struct tr_route *tr_route_find(const struct tr_route *routes, size_t n,
 /* "GET, HEAD, OPTIONS" for the methods of `allow`; OPTIONS is always in it. */
 void tr_route_allow(unsigned allow, char buf[96]);
 
-/* Whether a body of this Content-Type may hold JSON.  An absent one, any kind of JSON, text/plain
- * and application/octet-stream are tried (many clients do not set it); forms, multipart, XML,
- * images, audio and the like are not: those clients meant something else. */
+/* Whether a body of this Content-Type is JSON: application/json, a type with the suffix +json
+ * (RFC 6839), or none, which many clients do not set. */
 bool tr_route_json_type(struct tr_slice content_type);
 
 #endif

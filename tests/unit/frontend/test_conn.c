@@ -782,6 +782,40 @@ Test(conn, a_dripping_head_does_not_extend_its_time)
     hang_up(k);
 }
 
+/* Sends a body of 100 bytes, one in `pause_us`; milliseconds until all is sent or the end came. */
+static uint64_t drip_body(struct client *k, useconds_t pause_us)
+{
+    uint64_t t = tr_now_ns();
+    say(k, ECHO(100));
+    for (int i = 0; i < 100 && !k->eof; i++) {
+        usleep(pause_us);
+        say(k, "a");
+        hear(k);
+    }
+    return (tr_now_ns() - t) / MS;
+}
+
+Test(conn, a_body_that_keeps_coming_is_not_timed_out)
+{
+    rig.lim.body_timeout_ns = 200 * MS;
+    start();
+    struct client *k = dial();
+    cr_expect_gt(drip_body(k, 8000), 700);
+    WAIT(has(k, "HTTP/1.1 200"), 2000, k);
+    hang_up(k);
+}
+
+Test(conn, a_dripping_body_ends_after_ten_pauses)
+{
+    rig.lim.body_timeout_ns = 50 * MS;
+    start();
+    struct client *k = dial();
+    uint64_t ms = drip_body(k, 20000);
+    cr_expect(k->eof && ms >= 500 && ms < 1500);
+    expect_error_json(k, "request_timeout");
+    hang_up(k);
+}
+
 Test(conn, a_slow_reader_of_the_last_answer_is_not_idle)
 {
     rig.lim.keepalive_ns = 50 * MS;
@@ -1064,6 +1098,7 @@ Test(conn, connections_beyond_the_limit_are_told_503)
     WAIT(c->eof, 3000, c);
     cr_expect(has(c, "HTTP/1.1 503") && has(c, "Retry-After: 1"));
     expect_error_json(c, "too_many_connections");
+    cr_expect_eq(tr_httpd_stats(rig.d)->turned_away, 1);
     hang_up(a), hang_up(b), hang_up(c);
 }
 

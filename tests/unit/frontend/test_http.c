@@ -509,11 +509,21 @@ static bool json_type(const char *s)
     return tr_route_json_type((struct tr_slice){s, strlen(s)});
 }
 
-Test(route, only_clearly_other_bodies_are_refused)
+Test(route, only_json_bodies_are_taken)
 {
     cr_expect(json_type(""));
+    cr_expect(json_type("application/json"));
+    cr_expect(json_type("Application/JSON"));
     cr_expect(json_type("application/json; charset=utf-8"));
-    cr_expect(json_type("text/plain"));
+    cr_expect(json_type("application/json ;charset=utf-8"));
+    cr_expect(json_type("application/problem+json; v=1"));
+    cr_expect_not(json_type("text/plain"));
+    cr_expect_not(json_type("foo"));
+    cr_expect_not(json_type("foo+json"));
+    cr_expect_not(json_type("+json"));
+    cr_expect_not(json_type(";"));
+    cr_expect_not(json_type("application/json5"));
+    cr_expect_not(json_type("application/jso"));
     cr_expect_not(json_type("multipart/form-data; boundary=x"));
     cr_expect_not(json_type("Application/X-WWW-Form-Urlencoded"));
 }
