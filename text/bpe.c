@@ -332,6 +332,101 @@ static int merge_word(const struct tr_bpe *b, struct tr_bpe_run *run, const char
     return 0;
 }
 
+/* ---- words of one byte ---- */
+
+/* Pieces next to each other that are the same. */
+struct group {
+    int32_t id;
+    uint32_t n;
+};
+
+enum {
+    SAME_MIN = 64,   /* bytes; the heap is as fast for a shorter word */
+    SAME_GROUPS = 64 /* one for each length of a piece and few more; else the heap does it */
+};
+
+/* Takes out what is empty and joins what is the same. */
+static size_t tidy(struct group *g, size_t n)
+{
+    size_t out = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (g[i].n == 0)
+            continue;
+        if (out && g[out - 1].id == g[i].id)
+            g[out - 1].n += g[i].n;
+        else
+            g[out++] = g[i];
+    }
+    return out;
+}
+
+/* The lowest rank, leftmost: within group *at, or (*across) of its last piece with the next group's
+ * first. */
+static uint32_t lowest(const struct tr_bpe *b, const struct group *g, size_t n, size_t *at,
+                       bool *across)
+{
+    uint32_t best = NO_RANK;
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t within = g[i].n > 1 ? rank_of(b, g[i].id, g[i].id) : NO_RANK;
+        uint32_t next = i + 1 < n ? rank_of(b, g[i].id, g[i + 1].id) : NO_RANK;
+        if (within < best) {
+            best = within;
+            *at = i;
+            *across = false;
+        }
+        if (next < best) {
+            best = next;
+            *at = i;
+            *across = true;
+        }
+    }
+    return best;
+}
+
+/* Whether a pair that comes to be when group i is joined in pairs to `both` would go before the rest
+ * of them.  No merges that were learnt from text do that. */
+static bool disturbs(const struct tr_bpe *b, const struct group *g, size_t n, size_t i,
+                     int32_t both, uint32_t rank)
+{
+    return rank_of(b, both, both) < rank || rank_of(b, both, g[i].id) < rank ||
+           (i > 0 && rank_of(b, g[i - 1].id, both) < rank) ||
+           (i + 1 < n && rank_of(b, both, g[i + 1].id) < rank);
+}
+
+/* A word of one byte, len times: what merge_word does, a whole group of equal pairs at a time, which
+ * the heap would take one by one from the left as well.  Long runs of blanks are usual, and a request
+ * may be nothing else.  False: nothing was done. */
+static bool merge_same(const struct tr_bpe *b, int32_t id, uint32_t len, struct tr_ids *out)
+{
+    struct group g[SAME_GROUPS + 2] = {{id, len}};
+    size_t n = 1, at = 0;
+    bool across = false;
+
+    for (uint32_t rank; (rank = lowest(b, g, n, &at, &across)) != NO_RANK; n = tidy(g, n)) {
+        int32_t both = b->joined[rank];
+        size_t more = across ? 1 : 2;
+        if (n + more > SAME_GROUPS || (!across && disturbs(b, g, n, at, both, rank)))
+            return false;
+        memmove(&g[at + 1 + more], &g[at + 1], (n - at - 1) * sizeof(*g));
+        n += more;
+        if (across) {
+            g[at].n--;
+            g[at + 1] = (struct group){both, 1};
+            g[at + 2].n--;
+        } else {
+            g[at + 1] = (struct group){both, g[at].n / 2};
+            g[at + 2] = (struct group){g[at].id, g[at].n % 2};
+            g[at].n = 0;
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < g[i].n; k++)
+            tr_ids_push(out, g[i].id);
+    return true;
+}
+
 int tr_bpe_word(const struct tr_bpe *b, struct tr_bpe_run *run, const char *word, size_t len,
                 struct tr_ids *out)
 {
@@ -341,6 +436,11 @@ int tr_bpe_word(const struct tr_bpe *b, struct tr_bpe_run *run, const char *word
             tr_ids_push(out, id);
             return 0;
         }
+    }
+    if (len >= SAME_MIN && memcmp(word, word + 1, len - 1) == 0) {
+        int32_t id = b->byte_id[(unsigned char)word[0]];
+        if (id >= 0 && merge_same(b, id, (uint32_t)len, out))
+            return 0;
     }
     return merge_word(b, run, word, len, out);
 }

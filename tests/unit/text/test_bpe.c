@@ -10,11 +10,10 @@
 static const char *const MERGES[] = {"a b",      "b c",           "ab c", "a a",
                                      "aa aa",    "aaaa aaaa",     "c d",  "bc d",
                                      "\u0120 a", "\u00c3 \u00a9", NULL};
-#define N_MERGES 10
 
-static struct tr_vocab *vocab(const char *pre)
+static struct tr_vocab *vocab_of(const char *pre, const char *const *merges)
 {
-    struct tiny t = {.pre = pre, .merges = MERGES};
+    struct tiny t = {.pre = pre, .merges = merges};
     struct tr_errbuf err = {""};
     struct tr_vocab *v = tiny_open(&t, &err);
 
@@ -22,16 +21,24 @@ static struct tr_vocab *vocab(const char *pre)
     return v;
 }
 
-/* The merges as they are defined: look at all pairs, join the best, start again. */
-static size_t slow(const struct tr_vocab *v, const char *word, size_t len, int32_t *ids)
+static struct tr_vocab *vocab(const char *pre)
 {
-    size_t n = 0;
+    return vocab_of(pre, MERGES);
+}
 
+/* The merges as they are defined: look at all pairs, join the best, start again. */
+static size_t slow(const struct tr_vocab *v, const char *const *merges, const char *word,
+                   size_t len, int32_t *ids)
+{
+    size_t n = 0, n_merges = 0;
+
+    while (merges[n_merges])
+        n_merges++;
     for (size_t i = 0; i < len; i++)
         if (word[i] != TINY_MISSING)
             ids[n++] = (unsigned char)word[i];
     for (;;) {
-        size_t best = N_MERGES;
+        size_t best = n_merges;
         size_t at = 0;
         for (size_t i = 0; i + 1 < n; i++)
             for (size_t m = 0; m < best; m++) {
@@ -40,7 +47,7 @@ static size_t slow(const struct tr_vocab *v, const char *word, size_t len, int32
                 char r[64];
                 size_t ll;
                 size_t lr;
-                sscanf(MERGES[m], "%63s %63s", l, r);
+                sscanf(merges[m], "%63s %63s", l, r);
                 ptrdiff_t nl = tr_bpe_unmap(l, strlen(l), both);
                 ptrdiff_t nr = tr_bpe_unmap(r, strlen(r), both + nl);
                 const char *pl = tr_vocab_bytes(v, ids[i], &ll);
@@ -51,7 +58,7 @@ static size_t slow(const struct tr_vocab *v, const char *word, size_t len, int32
                     at = i;
                 }
             }
-        if (best == N_MERGES)
+        if (best == n_merges)
             return n;
         ids[at] = 256 + (int32_t)best;
         memmove(ids + at + 1, ids + at + 2, (n - at - 2) * sizeof(*ids));
@@ -75,13 +82,43 @@ Test(bpe, any_word_is_merged_as_the_definition_says)
         size_t len = tiny_rand(&seed) % sizeof(word);
         for (size_t i = 0; i < len; i++)
             word[i] = BYTES[tiny_rand(&seed) % sizeof(BYTES)];
-        size_t n = slow(v, word, len, want);
+        size_t n = slow(v, MERGES, word, len, want);
         cr_assert_eq(tr_bpe_word(v->bpe, &run, word, len, &out), 0);
         cr_assert_eq(out.n, n);
         cr_assert(memcmp(got, want, n * sizeof(*got)) == 0);
     }
     tr_bpe_run_fini(&run);
     tr_vocab_close(v);
+}
+
+/* Runs of one byte go another way than other words. */
+Test(bpe, a_run_of_one_byte_is_merged_as_the_definition_says)
+{
+    /* The last of them make pairs that go before those they come from. */
+    static const char *const lists[][6] = {{"a a", "aa aa", "aaaa aaaa", NULL},
+                                           {"a a", "aa a", "aaa aa", NULL},
+                                           {"a a", "aa aa", "aa a", "aaaa aa", NULL},
+                                           {"aa a", "a a", NULL},
+                                           {"aa aa", "a a", NULL},
+                                           {"aaa a", "aa a", "a a", "aaaa aa", NULL},
+                                           {"aaa a", "a a", "aa a", "aaaa aaaa", NULL}};
+
+    for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++) {
+        struct tr_vocab *v = vocab_of(NULL, lists[k]);
+        struct tr_bpe_run run = {0};
+        char word[150];
+        int32_t want[150], got[150];
+        memset(word, 'a', sizeof(word));
+        for (size_t len = 60; len <= sizeof(word); len += 1 + len % 7) {
+            struct tr_ids out = {got, 150, 0};
+            size_t n = slow(v, lists[k], word, len, want);
+            cr_assert_eq(tr_bpe_word(v->bpe, &run, word, len, &out), 0);
+            cr_assert_eq(out.n, n, "list %zu, %zu bytes", k, len);
+            cr_assert(memcmp(got, want, n * sizeof(*got)) == 0, "list %zu, %zu bytes", k, len);
+        }
+        tr_bpe_run_fini(&run);
+        tr_vocab_close(v);
+    }
 }
 
 static void word_is(const struct tr_vocab *v, const char *word, const int32_t *want, size_t n)
@@ -147,6 +184,7 @@ Test(bpe, work_grows_almost_linearly_with_the_word)
         uint64_t steps[2];
         for (size_t i = 0; i < len; i++)
             word[i] = kind ? (char)('a' + tiny_rand(&seed) % 4) : 'a';
+        word[0] = 'd'; /* one byte alone is another way */
         for (size_t k = 0; k < 2; k++) {
             struct tr_bpe_run run = {0};
             struct tr_ids out = {0};
