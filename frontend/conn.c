@@ -210,9 +210,8 @@ static void after_write(struct tr_conn *c)
     size_t unsent = evbuffer_get_length(c->out);
     if (c->state == TR_CONN_CLOSING && unsent == 0)
         begin_linger(c);
-    else if (unsent && c->may_write)
-        tr_conn_later(c); /* a large answer to a fast reader */
-    else if (c->want_writable && unsent <= c->d->lim->stream_buffer / 2)
+    else if ((unsent && c->may_write) || /* a large answer to a fast reader */
+             (c->want_writable && unsent <= c->d->lim->stream_buffer / 2))
         tr_conn_later(c); /* `writable` comes from the next turn: one write each, then others */
 }
 

@@ -7,7 +7,7 @@
  * a piece are left out before, so that their neighbours meet.
  *
  * Pairs wait in a heap and pieces hang in a list, so a word of n bytes takes n log n steps, not
- * n²: 200,000 equal letters are one word.
+ * n²: 200,000 equal letters are one word.  (Equal bytes are even joined in groups, see bpe.c.)
  *
  * GPT-2's alphabet: a GGUF file writes each byte of a piece as a printable character, those
  * that are none as U+0100 and up in order. */

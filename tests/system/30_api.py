@@ -464,13 +464,29 @@ def tokenize_and_back():
                                "add_generation_prompt": False}).json["count"] < 31, True,
           "without the generation prompt")
     for body, param in (({}, "prompt"), ({"prompt": 5}, "prompt"), ({"messages": []}, "messages"),
-                        ({"prompt": "x", "return_token_strs": 1}, "return_token_strs")):
+                        ({"prompt": "x", "return_token_strs": 1}, "return_token_strs"),
+                        ({"prompt": "x", "messages": chat("Hi")["messages"]}, "prompt")):
         r = S.post("/tokenize", body)
         check(is_error(r, param=param), f"tokenize {body}", r.text)
     for tokens in (None, "x", [49152], [-1], [1.5], ["a"]):
         r = S.post("/detokenize", {"tokens": tokens})
         check(is_error(r, param="tokens"), f"detokenize {tokens}", r.text)
     equal(S.post("/detokenize", {"tokens": [10813, 242, 218]}).json["prompt"], "😀", "three tokens")
+
+
+@test
+def long_bodies():
+    """A worker has them; the answer is the same, whole, and others do not wait for it."""
+    text = "two  words\n\ta" * 100000
+    j = S.post("/tokenize", {"prompt": text, "return_token_strs": True}).json
+    check(j["count"] == len(j["tokens"]) == len(j["token_strs"]), "a large answer is whole", j["count"])
+    equal("".join(j["token_strs"]), text, "its pieces are the text")
+    equal(S.post("/detokenize", {"tokens": j["tokens"]}).json["prompt"], text, "and back")
+    equal(S.post("/tokenize", {"prompt": " " * 4000000}).json["count"], 62500, "blanks")
+    r = S.post("/tokenize", b"[" * 20000)
+    check(is_error(r, code="invalid_json"), "a long body that is no JSON", r.text[:200])
+    r = S.post("/tokenize", {"prompt": "x", "return_token_strs": 1, "pad": "y" * 20000})
+    check(is_error(r, param="return_token_strs"), "a long body with a wrong field", r.text[:200])
 
 
 @test
