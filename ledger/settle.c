@@ -66,10 +66,12 @@ static void settle_group(const struct tr_shm *s, uint32_t lead, struct tr_bill *
     add_choice(s, lead, b);
     if (r->group_n <= 1)
         return;
+    /* A group is known by its random bits, as in the engine's recovery: a request id is the client's
+     * word, and two requests may carry the same. */
     for (uint32_t slot = 0; slot < s->config.n_slots; slot++) {
         const struct tr_ring *m = tr_ring_at(s, slot);
         if (slot != lead && unbilled(s, m) && m->group_n == r->group_n && m->group_lead == lead &&
-            memcmp(m->request_id, r->request_id, sizeof(m->request_id)) == 0)
+            m->stream_rand == r->stream_rand)
             add_choice(s, slot, b);
     }
 }

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/gguf.h"
 #include "base/log.h"
-#include "base/sim_vocab.h"
 #include "supervisor/model_path.h"
 #include "text/vocab.h"
 

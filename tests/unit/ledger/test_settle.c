@@ -112,6 +112,19 @@ Test(settle, the_choices_of_a_group_are_one_record)
               got[0].completion_tokens == 2 + 3 + 4);
 }
 
+Test(settle, a_request_of_the_same_id_is_not_of_the_group)
+{
+    for (uint32_t k = 0; k < 3; k++) {
+        struct tr_ring *g = request(2 + k, "same", 4, 1);
+        g->group_n = 3;
+        g->group_k = k;
+        g->group_lead = 2;
+        g->stream_rand = k == 2 ? 8 : 7;
+    }
+    tr_settle_rings(&r.s, note, NULL);
+    cr_assert_eq(got[0].choices, 2);
+}
+
 Test(settle, nonsense_in_a_ring_is_bounded)
 {
     struct tr_ring *g = request(0, "g", 2, 1);
