@@ -13,7 +13,7 @@ function(tr_tool_unit_test tool noun)
 endfunction()
 
 foreach(noun sse_parse http_client chunk samples scrape)
-  tr_tool_unit_test(probe ${noun} m)
+  tr_tool_unit_test(client ${noun} m)
 endforeach()
 
 find_package(Threads REQUIRED)
@@ -24,4 +24,4 @@ target_link_libraries(system_probe_streams PRIVATE probe tr_flags Threads::Threa
 add_test(NAME system_probe_streams COMMAND system_probe_streams)
 set_tests_properties(system_probe_streams PROPERTIES LABELS system TIMEOUT 300)
 
-tr_fuzz(probe_answer probe)
+tr_fuzz(probe_answer client)

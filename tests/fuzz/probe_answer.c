@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a server may answer the probe: HTTP framing, then events, then JSON.  The first byte says
  * how many bytes a read returns (0: all at once); any cutting must give the same result. */
-#include "probe/chunk.h"
-#include "probe/http_client.h"
-#include "probe/sse_parse.h"
+#include "client/chunk.h"
+#include "client/http_client.h"
+#include "client/sse_parse.h"
 
 #include <stdint.h>
 #include <stdlib.h>

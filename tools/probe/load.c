@@ -15,7 +15,7 @@
 
 /* A place for one open stream. */
 struct lane {
-    struct tr_probe_stream stream;
+    struct tr_client_stream stream;
     bool open, wrote;
     char *req; /* of this stream alone (--distinct), else NULL */
 };
@@ -24,7 +24,7 @@ struct loop {
     struct tr_load *load;
     const struct tr_probe_opts *opts;
     const char *model;
-    struct tr_probe_stream_rules rules;
+    struct tr_client_stream_rules rules;
     int ep;
     struct lane *lanes; /* [parallel] */
     size_t *idle;       /* stack of lanes that are not open */
@@ -37,7 +37,7 @@ struct loop {
 
 static void close_lane(struct loop *l, struct lane *a)
 {
-    tr_probe_stream_fini(&a->stream);
+    tr_client_stream_fini(&a->stream);
     free(a->req);
     a->req = NULL;
     a->open = false;
@@ -47,7 +47,7 @@ static void close_lane(struct loop *l, struct lane *a)
 /* Level-triggered; EPOLLOUT only while there is something to send. */
 static int watch(struct loop *l, struct lane *a, int op)
 {
-    bool write = tr_probe_stream_wants_write(&a->stream);
+    bool write = tr_client_stream_wants_write(&a->stream);
     if (op == EPOLL_CTL_MOD && write == a->wrote)
         return 0;
     a->wrote = write;
@@ -68,8 +68,8 @@ static int start_one(struct loop *l)
     l->n_idle--;
     a->open = true;
     struct tr_record *rec = &l->load->records[l->next++];
-    if (tr_probe_stream_start(&a->stream, &o->url, a->req ? a->req : l->req, len, &l->rules, rec,
-                              &l->load->gaps)) {
+    if (tr_client_stream_start(&a->stream, &o->to.url, a->req ? a->req : l->req, len, &l->rules,
+                               rec, &l->load->gaps)) {
         close_lane(l, a);
         return 0;
     }
@@ -98,7 +98,7 @@ static void sweep(struct loop *l, uint64_t now)
         struct lane *a = &l->lanes[i];
         if (!a->open || now < a->stream.deadline_ns)
             continue;
-        tr_probe_stream_expire(&a->stream);
+        tr_client_stream_expire(&a->stream);
         close_lane(l, a);
     }
 }
@@ -126,7 +126,7 @@ static int turn(struct loop *l)
         uint64_t delay = tr_now_ns() - woke;
         if (delay > l->load->delay_max_ns)
             l->load->delay_max_ns = delay;
-        if (tr_probe_stream_io(&a->stream)) {
+        if (tr_client_stream_io(&a->stream)) {
             close_lane(l, a);
             continue;
         }
@@ -161,9 +161,9 @@ int tr_load_run(struct tr_load *load, const struct tr_probe_opts *o, const char 
                 struct tr_errbuf *err)
 {
     struct loop l = {.load = load, .opts = o, .model = model, .ep = -1};
-    l.rules = (struct tr_probe_stream_rules){.abort_after = o->abort_after,
-                                             .timeout_ns = (uint64_t)(o->timeout_s * 1e9),
-                                             .keep_text = o->show_text};
+    l.rules = (struct tr_client_stream_rules){.abort_after = o->abort_after,
+                                              .timeout_ns = (uint64_t)(o->timeout_s * 1e9),
+                                              .keep_text = o->show_text};
     *load = (struct tr_load){.start_ns = tr_now_ns()};
     load->records = calloc((size_t)o->requests, sizeof(*load->records));
     load->n = load->records ? (size_t)o->requests : 0;

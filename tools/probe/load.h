@@ -8,8 +8,8 @@
 
 #include "base/err.h"
 #include "probe/options.h"
-#include "probe/samples.h"
-#include "probe/stream.h"
+#include "client/samples.h"
+#include "client/stream.h"
 
 struct tr_load {
     struct tr_record *records; /* [n], in the order of their starts */

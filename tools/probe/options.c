@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "client/flags.h"
 #include "probe/options.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,9 +35,7 @@ enum opt_id {
 };
 
 /* Indexed by opt_id. */
-static const struct {
-    const char *name, *arg, *help;
-} table[OPT_COUNT] = {
+static const struct tr_flag table[OPT_COUNT] = {
     [OPT_URL] = {"url", "URL", "server, http://host[:port][/base] (http://127.0.0.1:8080)"},
     [OPT_ROUTE] = {"route", "R", "chat | completions (chat)"},
     [OPT_MODEL] = {"model", "NAME", "model to ask for (the first of /v1/models)"},
@@ -74,12 +70,7 @@ void tr_probe_opts_help(FILE *out)
           "first content (TTFT), gaps between contents, tokens as the server counted them,\n"
           "streams that broke off. The server's own figures stand beside them.\n\n",
           out);
-    for (int i = 0; i < OPT_COUNT; i++) {
-        char flag[40];
-        snprintf(flag, sizeof(flag), "--%s%s%s", table[i].name, table[i].arg ? " " : "",
-                 table[i].arg ? table[i].arg : "");
-        fprintf(out, "  %-22s %s\n", flag, table[i].help);
-    }
+    tr_flags_help(table, OPT_COUNT, out);
     fputs("\nEach option can come from the environment: --max-tokens is\n"
           "TOKENRING_PROBE_MAX_TOKENS; switches are on when it is 1.\n\n"
           "exit status: 0 every stream was complete (or hung up on purpose, and no text\n"
@@ -107,29 +98,6 @@ void tr_probe_opts_help(FILE *out)
           out);
 }
 
-static int take_u64(const char *v, uint64_t min, uint64_t max, uint64_t *out)
-{
-    char *end;
-    if (!isdigit((unsigned char)*v))
-        return -EINVAL;
-    errno = 0;
-    unsigned long long n = strtoull(v, &end, 10);
-    if (errno || *end || n < min || n > max)
-        return -EINVAL;
-    *out = n;
-    return 0;
-}
-
-static int take_double(const char *v, double min, double max, double *out)
-{
-    char *end;
-    double d = strtod(v, &end);
-    if (end == v || *end || !isfinite(d) || d < min || d > max)
-        return -EINVAL;
-    *out = d;
-    return 0;
-}
-
 static int take_file(struct tr_probe_opts *o, const char *path, struct tr_errbuf *err)
 {
     enum { FILE_MAX = 4 << 20 };
@@ -150,16 +118,6 @@ static int take_file(struct tr_probe_opts *o, const char *path, struct tr_errbuf
     return 0;
 }
 
-/* Token characters, a colon, and no byte that could end the line. */
-static int take_header(struct tr_probe_opts *o, const char *v)
-{
-    size_t name = strspn(v, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.");
-    if (!name || v[name] != ':' || strpbrk(v, "\r\n") || o->n_headers == TR_PROBE_HEADERS_MAX)
-        return -EINVAL;
-    o->headers[o->n_headers++] = v;
-    return 0;
-}
-
 static int take_route(struct tr_probe_opts *o, const char *v)
 {
     if (!strcmp(v, "chat"))
@@ -171,134 +129,66 @@ static int take_route(struct tr_probe_opts *o, const char *v)
     return 0;
 }
 
-static int take_text(const char **to, const char *v)
+static int set(void *ctx, int id, const char *v, struct tr_errbuf *err)
 {
-    *to = v;
-    return *v ? 0 : -EINVAL;
-}
-
-static int flag(bool *to)
-{
-    *to = true;
-    return 0;
-}
-
-static int set(struct tr_probe_opts *o, enum opt_id id, const char *v, struct tr_errbuf *err)
-{
-    switch (id) {
+    struct tr_probe_opts *o = ctx;
+    switch ((enum opt_id)id) {
     case OPT_URL:
-        o->url_text = v;
-        return tr_url_parse(&o->url, v, err);
+        o->to.url_text = v;
+        return tr_url_parse(&o->to.url, v, err);
     case OPT_ROUTE:
         return take_route(o, v);
     case OPT_MODEL:
-        return take_text(&o->model, v);
+        return tr_take_text(&o->model, v);
     case OPT_PARALLEL:
-        return take_u64(v, 1, TR_PROBE_PARALLEL_MAX, &o->parallel);
+        return tr_take_u64(v, 1, TR_PROBE_PARALLEL_MAX, &o->parallel);
     case OPT_REQUESTS:
-        return take_u64(v, 1, TR_PROBE_REQUESTS_MAX, &o->requests);
+        return tr_take_u64(v, 1, TR_PROBE_REQUESTS_MAX, &o->requests);
     case OPT_MAX_TOKENS:
-        return take_u64(v, 1, 1000000, &o->max_tokens);
+        return tr_take_u64(v, 1, 1000000, &o->max_tokens);
     case OPT_PROMPT:
-        return take_text(&o->prompt, v);
+        return tr_take_text(&o->prompt, v);
     case OPT_PROMPT_FILE:
         return take_file(o, v, err);
     case OPT_PROMPT_TOKENS:
-        return take_u64(v, 1, 1000000, &o->prompt_tokens);
+        return tr_take_u64(v, 1, 1000000, &o->prompt_tokens);
     case OPT_DISTINCT:
-        return flag(&o->distinct);
+        return tr_take_switch(&o->distinct);
     case OPT_TEMPERATURE:
         o->has_temperature = true;
-        return take_double(v, 0, 2, &o->temperature);
+        return tr_take_double(v, 0, 2, &o->temperature);
     case OPT_SEED:
         o->has_seed = true;
-        return take_u64(v, 0, INT64_MAX, &o->seed);
+        return tr_take_u64(v, 0, INT64_MAX, &o->seed);
     case OPT_FORCE_TOKEN:
         o->has_force_token = true;
-        return take_u64(v, 0, INT32_MAX, &o->force_token);
+        return tr_take_u64(v, 0, INT32_MAX, &o->force_token);
     case OPT_IGNORE_EOS:
-        return flag(&o->ignore_eos);
+        return tr_take_switch(&o->ignore_eos);
     case OPT_STAGGER_MS:
-        return take_u64(v, 0, 3600000, &o->stagger_ms);
+        return tr_take_u64(v, 0, 3600000, &o->stagger_ms);
     case OPT_ABORT_AFTER:
-        return take_u64(v, 1, 1000000, &o->abort_after);
+        return tr_take_u64(v, 1, 1000000, &o->abort_after);
     case OPT_API_KEY:
-        o->api_key = v;
-        return *v && !strpbrk(v, "\r\n") ? 0 : -EINVAL;
+        return tr_target_take_key(&o->to, v);
     case OPT_HEADER:
-        return take_header(o, v);
+        return tr_target_take_header(&o->to, v);
     case OPT_TIMEOUT_S:
-        return take_double(v, 0.001, 86400, &o->timeout_s);
+        return tr_take_double(v, 0.001, 86400, &o->timeout_s);
     case OPT_NO_METRICS:
-        return flag(&o->no_metrics);
+        return tr_take_switch(&o->no_metrics);
     case OPT_CHECK_TEXT:
-        return flag(&o->check_text);
+        return tr_take_switch(&o->check_text);
     case OPT_SHOW_TEXT:
-        return flag(&o->show_text);
+        return tr_take_switch(&o->show_text);
     case OPT_JSON:
-        return flag(&o->json);
+        return tr_take_switch(&o->json);
     case OPT_HELP:
-        return flag(&o->help);
+        return tr_take_switch(&o->help);
     case OPT_COUNT:
         break;
     }
     return -EINVAL;
-}
-
-static int set_or_say(struct tr_probe_opts *o, enum opt_id id, const char *v, const char *who,
-                      struct tr_errbuf *err)
-{
-    err->msg[0] = 0;
-    int rc = set(o, id, v, err);
-    if (rc && !err->msg[0])
-        tr_errf(err, rc, "%s: \"%s\" is not a value for it (see --help)", who, v);
-    return rc;
-}
-
-static int from_environment(struct tr_probe_opts *o, struct tr_errbuf *err)
-{
-    for (int i = 0; i < OPT_HELP; i++) {
-        char name[64];
-        size_t n = (size_t)snprintf(name, sizeof(name), "TOKENRING_PROBE_%s", table[i].name);
-        for (size_t c = 0; c < n; c++)
-            name[c] = (char)(name[c] == '-' ? '_' : toupper((unsigned char)name[c]));
-        const char *v = getenv(name);
-        if (!v || !*v || (!table[i].arg && !strcmp(v, "0")))
-            continue;
-        if (!table[i].arg && strcmp(v, "1") != 0)
-            return tr_errf(err, -EINVAL, "%s: 0 or 1, not \"%s\"", name, v);
-        int rc = set_or_say(o, (enum opt_id)i, v, name, err);
-        if (rc)
-            return rc;
-    }
-    return 0;
-}
-
-static int from_argv(struct tr_probe_opts *o, int argc, char **argv, struct tr_errbuf *err)
-{
-    struct option longs[OPT_COUNT + 1] = {0};
-    for (int i = 0; i < OPT_COUNT; i++)
-        longs[i] = (struct option){table[i].name, table[i].arg ? required_argument : no_argument,
-                                   NULL, 256 + i};
-    optind = 0; /* glibc: start afresh, the caller has its own subcommand in argv[0] */
-    opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, ":h", longs, NULL)) != -1;) {
-        const char *said = optind > 0 && optind <= argc ? argv[optind - 1] : "";
-        if (c == 'h')
-            c = 256 + OPT_HELP;
-        if (c == '?')
-            return tr_errf(err, -EINVAL, "%s: no such option (see --help)", said);
-        if (c == ':')
-            return tr_errf(err, -EINVAL, "%s: needs a value", said);
-        char who[40];
-        snprintf(who, sizeof(who), "--%s", table[c - 256].name);
-        int rc = set_or_say(o, (enum opt_id)(c - 256), optarg, who, err);
-        if (rc)
-            return rc;
-    }
-    if (optind < argc)
-        return tr_errf(err, -EINVAL, "%s: not an option (see --help)", argv[optind]);
-    return 0;
 }
 
 /* Options that only make sense together, or not together. */
@@ -328,13 +218,13 @@ static int settle(struct tr_probe_opts *o, struct tr_errbuf *err)
 int tr_probe_opts_parse(struct tr_probe_opts *o, int argc, char **argv, struct tr_errbuf *err)
 {
     struct tr_errbuf own = {0};
-    *o = (struct tr_probe_opts){.parallel = 1, .max_tokens = 64, .timeout_s = 120};
-    o->url_text = "http://127.0.0.1:8080";
-    int rc = tr_url_parse(&o->url, o->url_text, &own);
+    *o = (struct tr_probe_opts){
+        .to.agent = "tokenring-probe", .parallel = 1, .max_tokens = 64, .timeout_s = 120};
+    o->to.url_text = "http://127.0.0.1:8080";
+    int rc = tr_url_parse(&o->to.url, o->to.url_text, &own);
     if (!rc)
-        rc = from_environment(o, &own);
-    if (!rc)
-        rc = from_argv(o, argc, argv, &own);
+        rc = tr_flags_parse(&(struct tr_flags){table, OPT_COUNT, "TOKENRING_PROBE_", set, o}, argc,
+                            argv, &own);
     if (!rc && !o->help)
         rc = settle(o, &own);
     return rc ? tr_errf(err, rc, "%s", own.msg) : 0;

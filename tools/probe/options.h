@@ -7,21 +7,19 @@
 #define TR_PROBE_OPTIONS_H
 
 #include "base/err.h"
-#include "probe/url.h"
+#include "client/target.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#define TR_PROBE_HEADERS_MAX 16
 #define TR_PROBE_PARALLEL_MAX 8192
 #define TR_PROBE_REQUESTS_MAX 100000
 
 enum tr_route { TR_ROUTE_CHAT, TR_ROUTE_COMPLETIONS };
 
 struct tr_probe_opts {
-    const char *url_text;
-    struct tr_url url;
+    struct tr_target to;
     enum tr_route route;
     const char *model; /* NULL: the first of /v1/models */
     uint64_t parallel;
@@ -40,9 +38,6 @@ struct tr_probe_opts {
     bool ignore_eos;
     uint64_t stagger_ms;
     uint64_t abort_after; /* content events; 0: never */
-    const char *headers[TR_PROBE_HEADERS_MAX];
-    size_t n_headers;
-    const char *api_key;
     double timeout_s;
     bool json;
     bool no_metrics;

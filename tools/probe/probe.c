@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe/probe.h"
 
-#include "probe/fetch.h"
+#include "client/fetch.h"
 #include "probe/load.h"
 #include "probe/options.h"
 #include "probe/report.h"
@@ -39,7 +39,7 @@ static struct page read_metrics(const struct tr_probe_opts *o)
     struct page page = {0};
     int rc;
     if (!o->no_metrics)
-        page.p = tr_fetch(o, "/metrics", &page.len, &rc, NULL);
+        page.p = tr_fetch(&o->to, "/metrics", &page.len, &rc, NULL);
     return page;
 }
 
@@ -68,7 +68,7 @@ static int run(const struct tr_probe_opts *o, const char *model, FILE *out, FILE
     tr_report_make(r, o, &load, model);
     if (!o->no_metrics) {
         after = read_metrics(o);
-        tr_report_server(r, before.p, before.len, after.p, after.len);
+        tr_server_hists_make(&r->server, before.p, before.len, after.p, after.len);
     }
     status = show(r, out, complaints);
 out:
@@ -95,12 +95,12 @@ int tr_probe_run(int argc, char **argv, FILE *out, FILE *complaints)
         goto out;
     }
     raise_descriptor_limit();
-    if (tr_url_resolve(&o.url, &err)) {
+    if (tr_url_resolve(&o.to.url, &err)) {
         status = complain(complaints, &err, EXIT_UNREACHABLE);
         goto out;
     }
     if (!o.model) {
-        found = tr_fetch_model(&o, &rc, &err);
+        found = tr_fetch_model(&o.to, &rc, &err);
         if (!found) {
             status =
                 complain(complaints, &err, rc == -ECONNREFUSED ? EXIT_UNREACHABLE : EXIT_BROKEN);

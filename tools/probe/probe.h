@@ -2,9 +2,9 @@
 /* probe/probe.h - `tokenring probe`: N streams against an OpenAI-compatible server, and what came
  * back.
  *
- * A client of its own: it shares no code with the server beyond base/, so that a fault in one
- * cannot hide in the other.  One thread, one epoll loop.  Options, exit codes and the JSON object
- * are documented in --help (options.c); what the figures mean in docs/probe.md. */
+ * A client of its own, above tools/client: it shares no code with the server beyond base/, so that
+ * a fault in one cannot hide in the other.  One thread, one epoll loop.  Options, exit codes and
+ * the JSON object are documented in --help (options.c); what the figures mean in docs/probe.md. */
 #ifndef TR_PROBE_PROBE_H
 #define TR_PROBE_PROBE_H
 

@@ -1,31 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe/report.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-
-/* tokenring's own names first; the second column is for other servers. */
-static const struct {
-    const char *name, *metric[2];
-} hists[TR_SERVER_HISTS] = {
-    [TR_SERVER_TTFT] = {"ttft",
-                        {"tokenring_time_to_first_token_seconds",
-                         "vllm:time_to_first_token_seconds"}},
-    [TR_SERVER_FIRST_BYTE] = {"first_byte", {"tokenring_first_byte_seconds", NULL}},
-    [TR_SERVER_QUEUE] = {"queue", {"tokenring_queue_seconds", "vllm:request_queue_time_seconds"}},
-    [TR_SERVER_PREFILL] = {"prefill",
-                           {"tokenring_prefill_seconds", "vllm:request_prefill_time_seconds"}},
-    [TR_SERVER_INTER_TOKEN] = {"inter_token",
-                               {"tokenring_inter_token_seconds",
-                                "vllm:inter_token_latency_seconds"}},
-    [TR_SERVER_E2E] = {"e2e", {"tokenring_e2e_seconds", "vllm:e2e_request_latency_seconds"}},
-};
-
-const char *tr_server_hist_name(enum tr_server_hist h)
-{
-    return hists[h].name;
-}
 
 static void count_finish(struct tr_report *r, const char *name)
 {
@@ -128,7 +105,7 @@ void tr_report_make(struct tr_report *r, const struct tr_probe_opts *o, struct t
     r->load = load;
     r->model = model;
     r->wall_s = (double)(load->end_ns - load->start_ns) / 1e9;
-    r->server_note = "/metrics was not asked for";
+    r->server.note = "/metrics was not asked for";
     for (size_t i = 0; i < load->n; i++)
         add_counts(r, &load->records[i]);
     add_times(r, load);
@@ -138,43 +115,6 @@ void tr_report_make(struct tr_report *r, const struct tr_probe_opts *o, struct t
         r->tok_s = (double)r->usage.completion / r->wall_s;
     if (o->check_text)
         check_text(r, load);
-}
-
-/* 1 found, 0 not there, -ERANGE. */
-static int one_hist(struct tr_hist *diff, const char *name, const char *before, size_t before_len,
-                    const char *after, size_t after_len)
-{
-    struct tr_hist a, b;
-    if (tr_scrape_hist(after, after_len, name, &a))
-        return 0;
-    bool had = !tr_scrape_hist(before, before_len, name, &b);
-    int rc = tr_hist_diff(had ? &b : NULL, &a, diff);
-    return rc ? rc : 1;
-}
-
-void tr_report_server(struct tr_report *r, const char *before, size_t before_len, const char *after,
-                      size_t after_len)
-{
-    r->server_note = "/metrics could not be read";
-    if (!before || !after)
-        return;
-    r->server_note = "/metrics has none of the known histograms";
-    for (int i = 0; i < TR_SERVER_HISTS; i++) {
-        for (int k = 0; k < 2 && hists[i].metric[k] && !r->server[i].metric; k++) {
-            int rc = one_hist(&r->server[i].diff, hists[i].metric[k], before, before_len, after,
-                              after_len);
-            if (rc < 0) {
-                for (int j = 0; j < TR_SERVER_HISTS; j++)
-                    r->server[j].metric = NULL;
-                r->server_note = "the server was restarted during the run";
-                return;
-            }
-            if (rc)
-                r->server[i].metric = hists[i].metric[k];
-        }
-        if (r->server[i].metric)
-            r->server_note = NULL;
-    }
 }
 
 int tr_report_exit(const struct tr_report *r)
@@ -271,27 +211,6 @@ static void text_oddities(const struct tr_report *r, FILE *out)
     fputs("\n", out);
 }
 
-static void text_server(const struct tr_report *r, FILE *out)
-{
-    if (r->server_note) {
-        fprintf(out, "server    %s\n", r->server_note);
-        return;
-    }
-    fputs("server\n", out);
-    for (int i = 0; i < TR_SERVER_HISTS; i++) {
-        const struct tr_hist *h = &r->server[i].diff;
-        if (!r->server[i].metric)
-            continue;
-        if (!(h->count > 0)) {
-            fprintf(out, "  %-12s %10s\n", hists[i].name, "-");
-            continue;
-        }
-        fprintf(out, "  %-12s %10.2f %10.2f %10.2f %10s %10.2f %9.0f\n", hists[i].name,
-                tr_hist_quantile(h, 0.5) * 1e3, tr_hist_quantile(h, 0.9) * 1e3,
-                tr_hist_quantile(h, 0.99) * 1e3, "", h->sum / h->count * 1e3, h->count);
-    }
-}
-
 /* Text may go to a terminal: control bytes other than LF and TAB are shown as '?'. */
 static void text_said(const struct tr_report *r, FILE *out)
 {
@@ -316,7 +235,7 @@ void tr_report_text(const struct tr_report *r, FILE *out)
             "probe     %s, %s, model %s\n"
             "load      %" PRIu64 " streams, %" PRIu64 " at a time, max_tokens %" PRIu64
             ", %.2f s\n",
-            o->url_text, o->route == TR_ROUTE_CHAT ? "chat" : "completions", model, o->requests,
+            o->to.url_text, o->route == TR_ROUTE_CHAT ? "chat" : "completions", model, o->requests,
             o->parallel, o->max_tokens, r->wall_s);
     text_outcomes(r, out);
     text_tokens(r, out);
@@ -328,6 +247,6 @@ void tr_report_text(const struct tr_report *r, FILE *out)
     text_row(out, "ttft", &r->ttft);
     text_row(out, "gap", &r->gap);
     text_row(out, "e2e", &r->e2e);
-    text_server(r, out);
+    tr_server_hists_text(&r->server, out);
     text_said(r, out);
 }

@@ -7,20 +7,10 @@
 #ifndef TR_PROBE_REPORT_H
 #define TR_PROBE_REPORT_H
 
+#include "client/server_hist.h"
 #include "probe/load.h"
-#include "probe/scrape.h"
 
 #include <stdio.h>
-
-enum tr_server_hist {
-    TR_SERVER_TTFT,
-    TR_SERVER_FIRST_BYTE,
-    TR_SERVER_QUEUE,
-    TR_SERVER_PREFILL,
-    TR_SERVER_INTER_TOKEN,
-    TR_SERVER_E2E,
-    TR_SERVER_HISTS
-};
 
 #define TR_FINISH_NAMES 8
 
@@ -45,25 +35,15 @@ struct tr_report {
     uint64_t late_cuts;
     uint64_t text_checked, text_mismatches;
     size_t first_mismatch;
-    struct {
-        const char *metric; /* NULL: the server has none */
-        struct tr_hist diff;
-    } server[TR_SERVER_HISTS];
-    const char *server_note; /* why there are no server figures; NULL if there are */
+    struct tr_server_hists server;
 };
 
-/* Sums up a run.  Sorts the load's samples; borrows everything. */
+/* Sums up a run, without `server`.  Sorts the load's samples; borrows everything. */
 void tr_report_make(struct tr_report *r, const struct tr_probe_opts *o, struct tr_load *load,
                     const char *model);
 
-/* The difference of two /metrics pages; NULL pages mean that they could not be read. */
-void tr_report_server(struct tr_report *r, const char *before, size_t before_len, const char *after,
-                      size_t after_len);
-
 /* 0, 1 or 3, as in --help. */
 int tr_report_exit(const struct tr_report *r);
-
-const char *tr_server_hist_name(enum tr_server_hist h);
 
 void tr_report_text(const struct tr_report *r, FILE *out);
 int tr_report_json(const struct tr_report *r, FILE *out); /* -ENOMEM, or 0 */

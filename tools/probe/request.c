@@ -86,49 +86,13 @@ static char *make_body(const struct tr_probe_opts *o, const char *model, uint64_
     return body;
 }
 
-static void put_headers(FILE *f, const struct tr_probe_opts *o)
-{
-    fprintf(f, "Host: %s\r\nUser-Agent: tokenring-probe\r\nConnection: close\r\n",
-            o->url.authority);
-    if (o->api_key)
-        fprintf(f, "Authorization: Bearer %s\r\n", o->api_key);
-    for (size_t i = 0; i < o->n_headers; i++)
-        fprintf(f, "%s\r\n", o->headers[i]);
-}
-
 char *tr_request_post(const struct tr_probe_opts *o, const char *model, uint64_t index, size_t *len)
 {
     char *body = make_body(o, model, index), *all = NULL;
-    FILE *f = body ? open_memstream(&all, len) : NULL;
-    if (f) {
-        fprintf(f, "POST %s/v1/%s HTTP/1.1\r\n", o->url.base,
-                o->route == TR_ROUTE_COMPLETIONS ? "completions" : "chat/completions");
-        put_headers(f, o);
-        fprintf(f,
-                "Accept: text/event-stream\r\nContent-Type: application/json\r\n"
-                "Content-Length: %zu\r\n\r\n%s",
-                strlen(body), body);
-        if (fclose(f)) {
-            free(all);
-            all = NULL;
-        }
-    }
+    if (body)
+        all = tr_target_post(
+            &o->to, o->route == TR_ROUTE_COMPLETIONS ? "/v1/completions" : "/v1/chat/completions",
+            "", body, len);
     free(body);
-    return all;
-}
-
-char *tr_request_get(const struct tr_probe_opts *o, const char *path, size_t *len)
-{
-    char *all = NULL;
-    FILE *f = open_memstream(&all, len);
-    if (!f)
-        return NULL;
-    fprintf(f, "GET %s%s HTTP/1.1\r\n", o->url.base, path);
-    put_headers(f, o);
-    fputs("\r\n", f);
-    if (fclose(f)) {
-        free(all);
-        return NULL;
-    }
     return all;
 }

@@ -12,7 +12,4 @@
 char *tr_request_post(const struct tr_probe_opts *o, const char *model, uint64_t index,
                       size_t *len);
 
-/* GET of a path below the base.  The caller frees; NULL without memory. */
-char *tr_request_get(const struct tr_probe_opts *o, const char *path, size_t *len);
-
 #endif

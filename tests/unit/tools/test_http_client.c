@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/http_client.h"
+#include "client/http_client.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

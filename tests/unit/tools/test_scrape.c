@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/scrape.h"
+#include "client/scrape.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/sse_parse.h"
+#include "client/sse_parse.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

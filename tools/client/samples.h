@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe/samples.h - a bag of measurements and what is said about it.
+/* client/samples.h - a bag of measurements and what is said about it.
  *
  * Percentiles are exact over the samples kept (sorted, linear between the two nearest ranks, rank
  * p * (n - 1): the default of numpy).  A bag keeps at most TR_SAMPLES_MAX values; later ones still
  * count for n, mean, min and max and are told as `left_out`. */
-#ifndef TR_PROBE_SAMPLES_H
-#define TR_PROBE_SAMPLES_H
+#ifndef TR_CLIENT_SAMPLES_H
+#define TR_CLIENT_SAMPLES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe/stream.h - one request of the probe: its socket, its two parsers, and what is written down
+/* client/stream.h - one streamed request: its socket, its two parsers, and what is written down
  * about it.
  *
- * The caller owns the loop: it starts a stream, calls tr_probe_stream_io whenever the socket is ready and
- * tr_probe_stream_expire when the clock says so, until one of them says that the record is settled.
+ * The caller owns the loop: it starts a stream, calls tr_client_stream_io whenever the socket is ready and
+ * tr_client_stream_expire when the clock says so, until one of them says that the record is settled.
  *
  * Every stream ends in exactly one outcome, whatever the server does: sizes are bounded (an event
  * TR_STREAM_EVENT_MAX, a response TR_STREAM_BODY_MAX, kept text TR_STREAM_TEXT_MAX) and time by
  * the deadline. */
-#ifndef TR_PROBE_STREAM_H
-#define TR_PROBE_STREAM_H
+#ifndef TR_CLIENT_STREAM_H
+#define TR_CLIENT_STREAM_H
 
-#include "probe/chunk.h"
-#include "probe/http_client.h"
-#include "probe/samples.h"
-#include "probe/sse_parse.h"
-#include "probe/url.h"
+#include "client/chunk.h"
+#include "client/http_client.h"
+#include "client/samples.h"
+#include "client/sse_parse.h"
+#include "client/url.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,10 +30,10 @@ enum tr_outcome {
     TR_OUT_COMPLETE,  /* a finish_reason, then [DONE] or a clean end of the body */
     TR_OUT_TRUNCATED, /* cut, or ended without a finish_reason, or with one that says it broke */
     TR_OUT_ERROR,     /* an error object within the stream, or a status other than 200 */
-    TR_OUT_TIMEOUT,   /* the deadline of the probe came first */
+    TR_OUT_TIMEOUT,   /* our deadline came first */
     TR_OUT_MALFORMED, /* broken HTTP, an event that is not JSON, or a bound above */
     TR_OUT_REFUSED,   /* no connection */
-    TR_OUT_ABORTED,   /* hung up on purpose (--abort-after) */
+    TR_OUT_ABORTED,   /* hung up on purpose */
     TR_OUT_COUNT
 };
 
@@ -63,13 +63,13 @@ struct tr_record {
     size_t text_kept;
 };
 
-struct tr_probe_stream_rules {
+struct tr_client_stream_rules {
     uint64_t abort_after; /* content events; 0: never */
     uint64_t timeout_ns;
     bool keep_text;
 };
 
-struct tr_probe_stream {
+struct tr_client_stream {
     int fd; /* -1: not open */
     bool connecting;
     bool event_stream; /* the body goes to the SSE parser, else to `plain` */
@@ -81,30 +81,30 @@ struct tr_probe_stream {
     bool has_error;
     char plain[2048]; /* beginning of a body that is no event stream */
     size_t plain_len;
-    const struct tr_probe_stream_rules *rules;
+    const struct tr_client_stream_rules *rules;
     struct tr_record *rec;
     struct tr_samples *gaps; /* ms */
     struct tr_httpc http;
     struct tr_sse_parser sse;
 };
 
-/* Begins the connection.  `req` and all the rest are borrowed until tr_probe_stream_fini.  True when the
+/* Begins the connection.  `req` and all the rest are borrowed until tr_client_stream_fini.  True when the
  * record is settled at once (refused). */
-bool tr_probe_stream_start(struct tr_probe_stream *s, const struct tr_url *url, const char *req,
-                           size_t req_len, const struct tr_probe_stream_rules *rules,
-                           struct tr_record *rec, struct tr_samples *gaps);
+bool tr_client_stream_start(struct tr_client_stream *s, const struct tr_url *url, const char *req,
+                            size_t req_len, const struct tr_client_stream_rules *rules,
+                            struct tr_record *rec, struct tr_samples *gaps);
 
 /* The socket is ready for something.  Reads once at most, so that no stream starves another.
  * True when the record is settled. */
-bool tr_probe_stream_io(struct tr_probe_stream *s);
+bool tr_client_stream_io(struct tr_client_stream *s);
 
 /* Waiting for the socket to take bytes? */
-bool tr_probe_stream_wants_write(const struct tr_probe_stream *s);
+bool tr_client_stream_wants_write(const struct tr_client_stream *s);
 
 /* The deadline has passed. */
-void tr_probe_stream_expire(struct tr_probe_stream *s);
+void tr_client_stream_expire(struct tr_client_stream *s);
 
-void tr_probe_stream_fini(struct tr_probe_stream *s);
+void tr_client_stream_fini(struct tr_client_stream *s);
 void tr_record_fini(struct tr_record *r);
 
 #endif

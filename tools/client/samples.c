@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/samples.h"
+#include "client/samples.h"
 
 #include <stdlib.h>
 #include <string.h>

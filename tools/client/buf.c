@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/buf.h"
+#include "client/buf.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe/scrape.h - histograms out of a /metrics page.
+/* client/scrape.h - histograms out of a /metrics page.
  *
  * Reads the Prometheus text format 0.0.4 and what OpenMetrics adds to it (exemplars, timestamps
  * and # EOF are skipped).  A histogram with several label sets (one per frontend, one per model) is
  * summed over them, bucket by bucket.  The page is input: what does not parse is skipped. */
-#ifndef TR_PROBE_SCRAPE_H
-#define TR_PROBE_SCRAPE_H
+#ifndef TR_CLIENT_SCRAPE_H
+#define TR_CLIENT_SCRAPE_H
 
 #include <stddef.h>
 

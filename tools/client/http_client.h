@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe/http_client.h - a reader of one HTTP/1.x response, fed with whatever a read returned.
+/* client/http_client.h - a reader of one HTTP/1.x response, fed with whatever a read returned.
  *
  * Framing (RFC 9112): chunked, content-length, or until the connection closes; interim 1xx
  * responses are skipped.  No I/O and no clock: the caller reads the socket and says when it ended.
@@ -8,8 +8,8 @@
  * each, eight interim responses, `body_limit` bytes of body.  Ambiguous framing (two lengths, an
  * unknown transfer coding, a chunk size that is not hex) is a fault, never a guess.  No memory is
  * allocated. */
-#ifndef TR_PROBE_HTTP_CLIENT_H
-#define TR_PROBE_HTTP_CLIENT_H
+#ifndef TR_CLIENT_HTTP_CLIENT_H
+#define TR_CLIENT_HTTP_CLIENT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe/fetch.h - one small GET, waiting for the answer: /v1/models and /metrics, before and after
+/* client/fetch.h - one small GET, waiting for the answer: /v1/models and /metrics, before and after
  * the streams run. */
-#ifndef TR_PROBE_FETCH_H
-#define TR_PROBE_FETCH_H
+#ifndef TR_CLIENT_FETCH_H
+#define TR_CLIENT_FETCH_H
 
 #include "base/err.h"
-#include "probe/options.h"
+#include "client/target.h"
 
 #include <stddef.h>
 
 /* The body of a 200 answer, with a NUL after its *len bytes; the caller frees.
  * NULL and *rc: -ECONNREFUSED when no connection came about, -EPROTO for any other fault (status,
  * framing, more than 16 MiB, ten seconds without an end); a sentence in `err`. */
-char *tr_fetch(const struct tr_probe_opts *o, const char *path, size_t *len, int *rc,
+char *tr_fetch(const struct tr_target *t, const char *path, size_t *len, int *rc,
                struct tr_errbuf *err);
 
 /* The id of the first model of /v1/models; as tr_fetch. */
-char *tr_fetch_model(const struct tr_probe_opts *o, int *rc, struct tr_errbuf *err);
+char *tr_fetch_model(const struct tr_target *t, int *rc, struct tr_errbuf *err);
 
 #endif

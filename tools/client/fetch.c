@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/fetch.h"
+#include "client/fetch.h"
 
 #include "base/clock.h"
-#include "probe/buf.h"
-#include "probe/http_client.h"
-#include "probe/request.h"
+#include "client/buf.h"
+#include "client/http_client.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -81,7 +80,7 @@ static int connected(int fd, uint64_t deadline)
     return rc;
 }
 
-char *tr_fetch(const struct tr_probe_opts *o, const char *path, size_t *len, int *rc,
+char *tr_fetch(const struct tr_target *t, const char *path, size_t *len, int *rc,
                struct tr_errbuf *err)
 {
     static const struct tr_httpc_ops ops = {NULL, take_body};
@@ -89,13 +88,13 @@ char *tr_fetch(const struct tr_probe_opts *o, const char *path, size_t *len, int
     struct tr_buf body = {0};
     struct tr_httpc http;
     size_t req_len = 0;
-    char *req = tr_request_get(o, path, &req_len);
+    char *req = tr_target_get(t, path, &req_len);
     tr_httpc_init(&http, BODY_MAX, &ops, &body);
 
-    int fd = req ? tr_url_connect(&o->url) : -ENOMEM;
+    int fd = req ? tr_url_connect(&t->url) : -ENOMEM;
     int why = fd < 0 ? fd : connected(fd, deadline);
     if (why) {
-        *rc = tr_errf(err, -ECONNREFUSED, "cannot connect to %s: %s", o->url_text, strerror(-why));
+        *rc = tr_errf(err, -ECONNREFUSED, "cannot connect to %s: %s", t->url_text, strerror(-why));
         goto out;
     }
     why = send_all(fd, req, req_len, deadline);
@@ -121,10 +120,10 @@ out:
     return body.p;
 }
 
-char *tr_fetch_model(const struct tr_probe_opts *o, int *rc, struct tr_errbuf *err)
+char *tr_fetch_model(const struct tr_target *t, int *rc, struct tr_errbuf *err)
 {
     size_t len;
-    char *page = tr_fetch(o, "/v1/models", &len, rc, err), *model = NULL;
+    char *page = tr_fetch(t, "/v1/models", &len, rc, err), *model = NULL;
     if (!page)
         return NULL;
     json_t *root = json_loadb(page, len, 0, NULL);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe/buf.h - bytes that grow as they arrive.  All zero is empty.
+/* client/buf.h - bytes that grow as they arrive.  All zero is empty.
  *
  * Single-threaded.  The bound is the caller's. */
-#ifndef TR_PROBE_BUF_H
-#define TR_PROBE_BUF_H
+#ifndef TR_CLIENT_BUF_H
+#define TR_CLIENT_BUF_H
 
 #include <stddef.h>
 

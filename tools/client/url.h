@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe/url.h - the address of the server under test: http://host[:port][/base].
+/* client/url.h - the address of the server under test: http://host[:port][/base].
  *
- * No TLS: a probe through a TLS proxy would time the handshake library as well; put the probe
+ * No TLS: a client through a TLS proxy would time the handshake library as well; put it
  * behind the proxy instead.  The name is resolved once, at the start. */
-#ifndef TR_PROBE_URL_H
-#define TR_PROBE_URL_H
+#ifndef TR_CLIENT_URL_H
+#define TR_CLIENT_URL_H
 
 #include "base/err.h"
 

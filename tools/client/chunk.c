@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/chunk.h"
+#include "client/chunk.h"
 
 #include <jansson.h>
 #include <stdio.h>

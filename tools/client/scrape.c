@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/scrape.h"
+#include "client/scrape.h"
 
 #include <errno.h>
 #include <math.h>

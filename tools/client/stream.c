@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/stream.h"
+#include "client/stream.h"
 
 #include "base/clock.h"
 
@@ -44,7 +44,7 @@ static bool finish_means_broken(const char *finish)
 }
 
 /* A body that is no event stream: an error object, or an answer that was not streamed. */
-static void settle_plain(struct tr_probe_stream *s)
+static void settle_plain(struct tr_client_stream *s)
 {
     struct tr_record *r = s->rec;
     struct tr_chunk c;
@@ -72,7 +72,7 @@ static void settle_finished(struct tr_record *r)
     }
 }
 
-static void finish(struct tr_probe_stream *s, enum ending how, const char *why)
+static void finish(struct tr_client_stream *s, enum ending how, const char *why)
 {
     struct tr_record *r = s->rec;
     if (!r->end_ns)
@@ -102,7 +102,7 @@ static void finish(struct tr_probe_stream *s, enum ending how, const char *why)
         settle(r, TR_OUT_TRUNCATED, how == END_CUT ? why : "ended without a finish_reason");
 }
 
-static void keep_text(struct tr_probe_stream *s, const char *text, size_t len)
+static void keep_text(struct tr_client_stream *s, const char *text, size_t len)
 {
     struct tr_record *r = s->rec;
     if (!r->text_len)
@@ -124,7 +124,7 @@ static void keep_text(struct tr_probe_stream *s, const char *text, size_t len)
     r->text_kept += len;
 }
 
-static void note_content(struct tr_probe_stream *s)
+static void note_content(struct tr_client_stream *s)
 {
     struct tr_record *r = s->rec;
     if (r->last_ns) {
@@ -139,7 +139,7 @@ static void note_content(struct tr_probe_stream *s)
     r->content_events++;
 }
 
-static int note_chunk(struct tr_probe_stream *s, const struct tr_chunk *c)
+static int note_chunk(struct tr_client_stream *s, const struct tr_chunk *c)
 {
     struct tr_record *r = s->rec;
     if (c->has_usage) {
@@ -158,7 +158,7 @@ static int note_chunk(struct tr_probe_stream *s, const struct tr_chunk *c)
 
 static int on_event(void *ctx, const struct tr_sse_event *ev)
 {
-    struct tr_probe_stream *s = ctx;
+    struct tr_client_stream *s = ctx;
     struct tr_record *r = s->rec;
     struct tr_chunk c;
     int rc = 0;
@@ -199,7 +199,7 @@ static int on_event(void *ctx, const struct tr_sse_event *ev)
 
 static void on_head(void *ctx, const struct tr_httpc *h)
 {
-    struct tr_probe_stream *s = ctx;
+    struct tr_client_stream *s = ctx;
     s->rec->http_status = h->status;
     s->rec->head_ns = s->now_ns;
     /* A server that forgets the type still gets its events read; one that says JSON is believed. */
@@ -208,7 +208,7 @@ static void on_head(void *ctx, const struct tr_httpc *h)
 
 static int on_body(void *ctx, const char *bytes, size_t len)
 {
-    struct tr_probe_stream *s = ctx;
+    struct tr_client_stream *s = ctx;
     if (s->event_stream)
         return tr_sse_parser_push(&s->sse, bytes, len);
     size_t room = sizeof(s->plain) - s->plain_len;
@@ -220,7 +220,7 @@ static int on_body(void *ctx, const char *bytes, size_t len)
 }
 
 /* What the parsers said about the bytes at hand.  True when the record is settled. */
-static bool act_on(struct tr_probe_stream *s, int rc)
+static bool act_on(struct tr_client_stream *s, int rc)
 {
     if (rc == 1 && s->event_stream) {
         int end = tr_sse_parser_end(&s->sse);
@@ -241,7 +241,7 @@ static bool act_on(struct tr_probe_stream *s, int rc)
     return true;
 }
 
-static bool read_some(struct tr_probe_stream *s)
+static bool read_some(struct tr_client_stream *s)
 {
     char buf[65536];
     ssize_t n = recv(s->fd, buf, sizeof(buf), 0);
@@ -258,7 +258,7 @@ static bool read_some(struct tr_probe_stream *s)
 }
 
 /* True when the stream has to end: the connection did not come about. */
-static bool check_connected(struct tr_probe_stream *s)
+static bool check_connected(struct tr_client_stream *s)
 {
     int soerr = 0;
     socklen_t n = sizeof(soerr);
@@ -277,7 +277,7 @@ static bool check_connected(struct tr_probe_stream *s)
     return false;
 }
 
-bool tr_probe_stream_io(struct tr_probe_stream *s)
+bool tr_client_stream_io(struct tr_client_stream *s)
 {
     if (s->connecting && check_connected(s))
         return true;
@@ -293,12 +293,12 @@ bool tr_probe_stream_io(struct tr_probe_stream *s)
     return read_some(s);
 }
 
-bool tr_probe_stream_wants_write(const struct tr_probe_stream *s)
+bool tr_client_stream_wants_write(const struct tr_client_stream *s)
 {
     return s->connecting || s->req_sent < s->req_len;
 }
 
-void tr_probe_stream_expire(struct tr_probe_stream *s)
+void tr_client_stream_expire(struct tr_client_stream *s)
 {
     const char *where = s->connecting       ? "while connecting"
                         : !s->rec->head_ns  ? "before the head"
@@ -307,12 +307,12 @@ void tr_probe_stream_expire(struct tr_probe_stream *s)
     finish(s, s->connecting ? END_REFUSED : END_EXPIRED, where);
 }
 
-bool tr_probe_stream_start(struct tr_probe_stream *s, const struct tr_url *url, const char *req,
-                           size_t req_len, const struct tr_probe_stream_rules *rules,
-                           struct tr_record *rec, struct tr_samples *gaps)
+bool tr_client_stream_start(struct tr_client_stream *s, const struct tr_url *url, const char *req,
+                            size_t req_len, const struct tr_client_stream_rules *rules,
+                            struct tr_record *rec, struct tr_samples *gaps)
 {
     static const struct tr_httpc_ops ops = {on_head, on_body};
-    memset(s, 0, offsetof(struct tr_probe_stream, http));
+    memset(s, 0, offsetof(struct tr_client_stream, http));
     s->req = req;
     s->req_len = req_len;
     s->rules = rules;
@@ -331,7 +331,7 @@ bool tr_probe_stream_start(struct tr_probe_stream *s, const struct tr_url *url, 
     return true;
 }
 
-void tr_probe_stream_fini(struct tr_probe_stream *s)
+void tr_client_stream_fini(struct tr_client_stream *s)
 {
     if (s->fd >= 0)
         close(s->fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/url.h"
+#include "client/url.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -58,7 +58,7 @@ int tr_url_parse(struct tr_url *u, const char *text, struct tr_errbuf *err)
     struct tr_url n = {0};
     const char *at = text;
     if (!strncmp(text, "https://", 8))
-        return tr_errf(err, -EINVAL, "%s: the probe speaks plain http only", text);
+        return tr_errf(err, -EINVAL, "%s: only plain http is spoken here", text);
     if (!strncmp(text, "http://", 7))
         at += 7;
     else if (strstr(text, "://"))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe/sse_parse.h - a reader of text/event-stream, fed with whatever a read returned.
+/* client/sse_parse.h - a reader of text/event-stream, fed with whatever a read returned.
  *
  * Grammar: the WHATWG HTML standard, "Server-sent events": lines end with LF, CRLF or CR, one BOM
  * at the start is skipped, a comment starts with a colon, one space after a field's colon is
@@ -9,10 +9,10 @@
  *
  * Bounded: a line plus the data gathered so far may hold `limit` bytes; the buffers grow only with
  * bytes that have arrived.  Single-threaded, no I/O, no clock. */
-#ifndef TR_PROBE_SSE_PARSE_H
-#define TR_PROBE_SSE_PARSE_H
+#ifndef TR_CLIENT_SSE_PARSE_H
+#define TR_CLIENT_SSE_PARSE_H
 
-#include "probe/buf.h"
+#include "client/buf.h"
 
 #include <stdbool.h>
 #include <stddef.h>
