@@ -200,8 +200,7 @@ void tr_sched_obey(struct tr_sched *sc, struct tr_seq *q, uint64_t word)
     if (tr_state_terminal(q->state))
         return;
     if (flags & TR_CMD_CANCEL)
-        tr_settle_cancel(sc, q,
-                         arg > TR_OK && arg < TR_ERR_COUNT ? (enum tr_err)arg : TR_ERR_CANCELLED);
+        tr_settle_cancel(sc, q, (enum tr_err)arg);
     else if (flags & TR_CMD_FINISH)
         tr_settle_end(sc, q,
                       (struct tr_end){.state = TR_COMPLETED,

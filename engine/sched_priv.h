@@ -118,7 +118,8 @@ struct tr_end {
     uint64_t disconnect_ns;
 };
 void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e);
-void tr_settle_cancel(struct tr_sched *sc, struct tr_seq *q, enum tr_err err);
+/* Ends it by somebody's word or a fault: the state is that of the row in shm/close.def. */
+void tr_settle_cancel(struct tr_sched *sc, struct tr_seq *q, enum tr_err why);
 void tr_settle_bills(struct tr_sched *sc);
 void tr_settle_reap(struct tr_sched *sc);
 

@@ -3,6 +3,7 @@
 #include "engine/sched_priv.h"
 
 #include "base/clock.h"
+#include "shm/close.h"
 
 #include <string.h>
 
@@ -58,35 +59,20 @@ void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e)
     sc->progress = true;
 }
 
-/* Which of the reasons a frontend may give are cancels; any other is a failure of the service. */
-static bool is_cancel(enum tr_err err)
+/* What is no way to end (a frontend may say anything) is a fault of the service. */
+void tr_settle_cancel(struct tr_sched *sc, struct tr_seq *q, enum tr_err why)
 {
-    switch (err) {
-    case TR_ERR_CANCELLED:
-    case TR_ERR_CLIENT_GONE:
-    case TR_ERR_DEADLINE:
-    case TR_ERR_DRAIN_LIMIT:
-    case TR_ERR_SLOW_CLIENT:
-    case TR_ERR_FRONTEND_LOST:
-        return true;
-    default:
-        return false;
-    }
-}
-
-void tr_settle_cancel(struct tr_sched *sc, struct tr_seq *q, enum tr_err err)
-{
+    const struct tr_close_info *end = tr_close_info(tr_close_by(why));
     const struct tr_cursor *c = tr_cursor_at(sc->s, q->area, q->slot);
-    uint64_t gone = c && err != TR_ERR_CANCELLED && err != TR_ERR_DRAIN_LIMIT
+    uint64_t gone = c && end->err != TR_ERR_CANCELLED && end->err != TR_ERR_DRAIN_LIMIT
                         ? atomic_load_explicit(&c->disconnect_ns, memory_order_relaxed)
                         : 0;
     if (gone > sc->now)
         gone = sc->now;
-    tr_settle_end(sc, q,
-                  (struct tr_end){.state = is_cancel(err) ? TR_CANCELLED : TR_ERROR,
-                                  .err = err,
-                                  .finish_index = q->n_out,
-                                  .disconnect_ns = gone});
+    tr_settle_end(
+        sc, q,
+        (struct tr_end){
+            .state = end->state, .err = end->err, .finish_index = q->n_out, .disconnect_ns = gone});
 }
 
 /* ---- the record of one request ---- */
@@ -139,32 +125,6 @@ static struct tr_bill bill_of(const struct tr_sched *sc, const struct tr_seq *le
     return b;
 }
 
-static enum tr_stat_id reason_of(const struct tr_bill *b)
-{
-    if (b->state == TR_COMPLETED)
-        return TR_STAT_END_COMPLETED;
-    if (b->state == TR_INCOMPLETE)
-        return TR_STAT_END_LENGTH;
-    switch (b->err) {
-    case TR_ERR_CANCELLED:
-        return TR_STAT_END_CANCELLED;
-    case TR_ERR_CLIENT_GONE:
-        return TR_STAT_END_CLIENT_GONE;
-    case TR_ERR_DEADLINE:
-        return TR_STAT_END_DEADLINE;
-    case TR_ERR_SLOW_CLIENT:
-        return TR_STAT_END_SLOW;
-    case TR_ERR_DRAIN_LIMIT:
-        return TR_STAT_END_DRAIN;
-    case TR_ERR_FRONTEND_LOST:
-        return TR_STAT_END_FRONTEND_LOST;
-    case TR_ERR_ENGINE_LOST:
-        return TR_STAT_END_ENGINE_LOST;
-    default:
-        return TR_STAT_END_ERROR;
-    }
-}
-
 /* Both targets met, by every choice: the first token, and the largest gap after it. */
 static bool within_slo(const struct tr_sched *sc, const struct tr_seq *lead,
                        const struct tr_bill *b)
@@ -185,7 +145,7 @@ static bool within_slo(const struct tr_sched *sc, const struct tr_seq *lead,
 /* With the record, never before, so that metrics and ledger tell the same sums. */
 static void count_request(struct tr_sched *sc, const struct tr_seq *lead, const struct tr_bill *b)
 {
-    tr_stat_add(sc->stat, reason_of(b), 1);
+    tr_stat_add(sc->stat, tr_close_info(tr_close_of(b->state, b->finish, b->err))->stat, 1);
     tr_stat_add(sc->stat, TR_STAT_TOK_PROMPT, b->prompt_tokens);
     tr_stat_add(sc->stat, TR_STAT_TOK_CACHED, b->cached_tokens);
     tr_stat_add(sc->stat, TR_STAT_TOK_COMPLETION, b->completion_tokens);

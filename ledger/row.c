@@ -2,8 +2,7 @@
 #include "ledger/row.h"
 
 #include "base/clock.h"
-#include "base/err.h"
-#include "shm/ring.h"
+#include "shm/close.h"
 #include "shm/stream_id.h"
 
 #include <inttypes.h>
@@ -51,22 +50,6 @@ static void put_time(struct line *l, const char *key, uint64_t ns)
         put(l, "\"%s\":null,", key);
 }
 
-static const char *reason_of(const struct tr_bill *b)
-{
-    if (b->state == TR_CANCELLED || b->state == TR_ERROR)
-        return tr_err_info((enum tr_err)b->err)->code;
-    switch (b->finish) {
-    case TR_FINISH_LENGTH:
-        return "length";
-    case TR_FINISH_STOP_STRING:
-        return "stop_string";
-    case TR_FINISH_STOP_ID:
-        return "stop_id";
-    default:
-        return "stop";
-    }
-}
-
 size_t tr_row_bill(const struct tr_bill *b, const char *model, char out[TR_ROW_BYTES])
 {
     struct line l = {.p = out};
@@ -77,9 +60,9 @@ size_t tr_row_bill(const struct tr_bill *b, const char *model, char out[TR_ROW_B
     put_string(&l, "stream_id", id);
     put_string(&l, "key", b->key);
     put_string(&l, "model", model);
-    const char *status = tr_state_name(b->state);
-    put_string(&l, "status", status ? status : "error");
-    put_string(&l, "reason", reason_of(b));
+    const struct tr_close_info *end = tr_close_info(tr_close_of(b->state, b->finish, b->err));
+    put_string(&l, "status", tr_state_name(end->state));
+    put_string(&l, "reason", end->reason);
     put_time(&l, "created_at", b->arrival_ns);
     put_time(&l, "first_token_at", b->first_token_ns);
     put_time(&l, "finished_at", b->finished_ns);

@@ -62,7 +62,6 @@ static void settle_group(const struct tr_shm *s, uint32_t lead, struct tr_bill *
     b->arrival_ns = r->arrival_ns;
     b->finished_ns = tr_now_ns();
     b->last_token = UINT32_MAX;
-    b->state = TR_COMPLETED;
     add_choice(s, lead, b);
     if (r->group_n <= 1)
         return;

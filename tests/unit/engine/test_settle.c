@@ -155,8 +155,9 @@ Test(settle, a_reason_that_is_no_cancel_is_an_error)
     tr_rig_turn(&r);
     cr_assert_eq(tr_rig_state(&r, &q), TR_ERROR);
     cr_assert_eq(tr_rig_ring(&r, &q)->err, TR_ERR_INTERNAL);
-    cr_assert_eq(tr_rig_ring(&r, &z)->err, TR_ERR_CANCELLED, "nonsense is a plain cancel");
-    cr_assert_eq(tr_rig_stat(&r, TR_STAT_END_ERROR), 1);
+    cr_assert_eq(tr_rig_state(&r, &z), TR_ERROR);
+    cr_assert_eq(tr_rig_ring(&r, &z)->err, TR_ERR_INTERNAL, "nonsense is a fault of ours");
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_END_INTERNAL), 2);
 }
 
 Test(settle, one_choice_cancelled_leaves_the_others_running)
@@ -191,7 +192,7 @@ Test(settle, finish_at_a_token_counts_to_it_and_the_rest_is_overrun)
     cr_assert_eq(tr_rig_bill(&r, 0)->completion_tokens, 4);
     cr_assert_eq(tr_rig_bill(&r, 0)->overrun_tokens, 2);
     cr_assert_eq(tr_rig_stat(&r, TR_STAT_TOK_OVERRUN), 2);
-    cr_assert_eq(tr_rig_stat(&r, TR_STAT_END_COMPLETED), 1);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_END_STOP_STRING), 1);
 }
 
 Test(settle, finish_beyond_what_was_published_is_cut_to_it)

@@ -80,7 +80,7 @@ Test(row, every_end_has_a_status_and_a_reason)
                 {TR_INCOMPLETE, TR_FINISH_LENGTH, 0, "incomplete", "length"},
                 {TR_CANCELLED, 0, TR_ERR_CLIENT_GONE, "cancelled", "client_disconnected"},
                 {TR_ERROR, 0, TR_ERR_ENGINE_LOST, "error", "engine_lost"},
-                {77, 0, 9999, "error", "stop"}};
+                {77, 0, 9999, "error", "internal_error"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct tr_bill b = {.state = rows[i].state,
                             .finish = rows[i].finish,
