@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lives of the children: start, being ready, death, stall. */
+#include "supervisor/supervise_priv.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "shm/stat.h"
+#include "supervisor/process.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum {
+    CRASH_LOOP = 10, /* deaths of the engine in a row before it was ready: the service gives up */
+    DELAY_MAX_MS = 2000
+};
+
+/* ---- starting ---- */
+
+static bool born(struct tr_child *c, pid_t pid)
+{
+    c->pid = pid > 0 ? pid : 0;
+    c->started_ns = tr_now_ns();
+    if (pid < 0) {
+        tr_log(TR_LOG_ERROR, "cannot fork: %s", strerror((int)-pid));
+        c->retry_ns = tr_now_ns() + TR_SECOND;
+    }
+    return pid > 0;
+}
+
+/* On the page nobody lives whom there is not; an area goes back by the engine's acknowledgement. */
+static void stillborn(struct tr_supervisor *v, _Atomic uint32_t *alive)
+{
+    tr_sup_set(alive, 0);
+    tr_sup_publish(v);
+}
+
+static void start_engine(struct tr_supervisor *v)
+{
+    struct tr_control *c = v->s.control;
+    v->engine.epoch++;
+    tr_sup_set(&c->engine_epoch, v->engine.epoch);
+    tr_sup_set(&c->engine_alive, 1);
+    tr_sup_publish(v);
+    if (!born(&v->engine, tr_process_engine(v->h, v->engine.epoch)))
+        stillborn(v, &c->engine_alive);
+}
+
+/* An area nobody has: never used, or its last owner's death was dealt with by the engine. */
+static int free_area(const struct tr_supervisor *v, uint32_t *area)
+{
+    const struct tr_control *c = v->s.control;
+    for (uint32_t a = 0; a < v->s.config.n_areas; a++) {
+        uint32_t epoch = atomic_load_explicit(&c->area_epoch[a], memory_order_relaxed);
+        bool alive = atomic_load_explicit(&c->area_alive[a], memory_order_relaxed);
+        uint32_t ack = atomic_load_explicit(&v->s.rings->area_ack[a], memory_order_acquire);
+        if (!epoch || (!alive && ack == epoch)) {
+            *area = a;
+            return 0;
+        }
+    }
+    return -EAGAIN;
+}
+
+static void start_frontend(struct tr_supervisor *v, unsigned number)
+{
+    struct tr_child *f = &v->front[number];
+    uint32_t area;
+    if (free_area(v, &area))
+        return; /* the next tick tries again */
+    f->area = area;
+    f->epoch = ++v->next_epoch[area];
+    /* Left by a former owner; its own first beat says that it serves. */
+    tr_sup_set(&v->s.control->area_epoch[area], f->epoch);
+    tr_sup_set(&v->s.control->area_alive[area], 1);
+    tr_sup_publish(v);
+    if (!born(f, tr_process_frontend(v->h, number, area, f->epoch)))
+        stillborn(v, &v->s.control->area_alive[area]);
+}
+
+static bool due(const struct tr_child *c)
+{
+    return !c->pid && tr_now_ns() >= c->retry_ns;
+}
+
+void tr_child_start_due(struct tr_supervisor *v)
+{
+    bool draining = v->drain >= TR_DRAIN_CLOSED;
+    if (v->h->use_ledger && due(&v->ledger))
+        born(&v->ledger, tr_process_ledger(v->h));
+    if (due(&v->engine) && v->drain != TR_DRAIN_CUT)
+        start_engine(v);
+    /* The first one alone until it serves: what keeps frontends from starting (a template, say) is
+     * told once. */
+    for (unsigned i = 0; i < v->h->n_frontends && !draining; i++)
+        if (due(&v->front[i]) && (i == 0 || v->front[0].served))
+            start_frontend(v, i);
+}
+
+/* ---- being ready ---- */
+
+static uint64_t beat_of(const struct tr_supervisor *v, const struct tr_child *c)
+{
+    const _Atomic uint64_t *p = c == &v->engine   ? &v->s.rings->heartbeat_ns
+                                : c == &v->ledger ? &v->s.ledger->heartbeat_ns
+                                                  : &v->s.area[c->area]->heartbeat_ns;
+    uint64_t beat = atomic_load_explicit(p, memory_order_relaxed);
+    return beat > c->started_ns ? beat : c->started_ns;
+}
+
+bool tr_child_is_up(const struct tr_supervisor *v, const struct tr_child *c)
+{
+    if (!c->pid)
+        return false;
+    if (c == &v->engine)
+        return atomic_load_explicit(&v->s.rings->ready, memory_order_acquire) == c->epoch;
+    return beat_of(v, c) > c->started_ns;
+}
+
+void tr_child_look(struct tr_supervisor *v)
+{
+    v->engine.served |= tr_child_is_up(v, &v->engine);
+    v->ledger.served |= tr_child_is_up(v, &v->ledger);
+    for (unsigned i = 0; i < v->h->n_frontends; i++)
+        v->front[i].served |= tr_child_is_up(v, &v->front[i]);
+}
+
+bool tr_child_all_served(const struct tr_supervisor *v)
+{
+    bool all = v->engine.served && (!v->h->use_ledger || v->ledger.served);
+    for (unsigned i = 0; i < v->h->n_frontends; i++)
+        all = all && v->front[i].served;
+    return all;
+}
+
+/* ---- dying ---- */
+
+/* Dead young: each time twice as long a pause, from none. */
+static void schedule_restart(struct tr_child *c)
+{
+    uint64_t now = tr_now_ns();
+    bool young = now - c->started_ns < TR_SECOND;
+    c->delay_ns = !young ? 0 : c->delay_ns ? 2 * c->delay_ns : 50 * TR_MS;
+    if (c->delay_ns > DELAY_MAX_MS * TR_MS)
+        c->delay_ns = DELAY_MAX_MS * TR_MS;
+    c->retry_ns = now + c->delay_ns;
+}
+
+static void log_death(const char *who, pid_t pid, int status)
+{
+    if (WIFSIGNALED(status))
+        tr_log(TR_LOG_WARN, "%s (pid %d) was killed by signal %d (%s)", who, (int)pid,
+               WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        tr_log(TR_LOG_WARN, "%s (pid %d) ended with status %d", who, (int)pid, WEXITSTATUS(status));
+}
+
+/* A child that ended by itself before it ever served has said why: the service cannot run. */
+static bool could_not_start(const struct tr_child *c, int status)
+{
+    return !c->served && WIFEXITED(status) && WEXITSTATUS(status) != 0;
+}
+
+static void child_died(struct tr_supervisor *v, struct tr_child *c, const char *who, int status)
+{
+    bool expected = v->drain >= TR_DRAIN_CLOSED;
+    tr_child_look(v);
+    c->unready = tr_child_is_up(v, c) ? 0 : c->unready + 1;
+    if (!expected && could_not_start(c, status)) { /* nothing to add to its one sentence */
+        c->pid = 0;
+        v->failed = true;
+        return;
+    }
+    if (!expected || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        log_death(who, c->pid, status);
+    c->pid = 0;
+    if (expected)
+        return;
+    schedule_restart(c);
+    if (c == &v->engine && c->unready >= CRASH_LOOP) {
+        tr_log(TR_LOG_ERROR, "the engine died %u times before it was ready: giving up", c->unready);
+        v->failed = true;
+    }
+}
+
+static void engine_died(struct tr_supervisor *v, int status)
+{
+    /* First the page, so that no frontend admits another request into nothing. */
+    tr_sup_set(&v->s.control->engine_alive, 0);
+    tr_sup_publish(v);
+    child_died(v, &v->engine, "the engine", status);
+    if (v->drain < TR_DRAIN_CLOSED)
+        tr_stat_add(v->s.stat[TR_STAT_SUPERVISOR], TR_STAT_RESTART_ENGINE, 1);
+}
+
+static void frontend_died(struct tr_supervisor *v, struct tr_child *f, int status)
+{
+    char who[32];
+    snprintf(who, sizeof(who), "frontend %d", (int)(f - v->front));
+    tr_sup_set(&v->s.control->area_alive[f->area], 0);
+    tr_sup_publish(v);
+    child_died(v, f, who, status);
+    if (v->drain < TR_DRAIN_CLOSED)
+        tr_stat_add(v->s.stat[TR_STAT_SUPERVISOR], TR_STAT_RESTART_FRONTEND, 1);
+}
+
+void tr_child_reap(struct tr_supervisor *v)
+{
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        if (pid == v->engine.pid) {
+            engine_died(v, status);
+        } else if (pid == v->ledger.pid) {
+            child_died(v, &v->ledger, "the ledger", status);
+            v->failed |= v->ledger_ns && status != 0; /* its last records are not in the file */
+            tr_stat_add(v->s.stat[TR_STAT_SUPERVISOR], TR_STAT_RESTART_LEDGER,
+                        v->drain < TR_DRAIN_CLOSED);
+        }
+        for (unsigned i = 0; i < v->h->n_frontends; i++)
+            if (pid == v->front[i].pid)
+                frontend_died(v, &v->front[i], status);
+    }
+}
+
+static void kill_stalled(struct tr_supervisor *v, struct tr_child *c, const char *who,
+                         uint64_t limit_ns)
+{
+    uint64_t now = tr_now_ns(), beat = beat_of(v, c);
+    if (!c->pid || now < beat || now - beat < limit_ns)
+        return;
+    tr_log(TR_LOG_ERROR, "%s gave no sign of life for %.0f s: killed", who,
+           (double)(now - beat) / 1e9);
+    kill(c->pid, SIGKILL);
+}
+
+void tr_child_stalls(struct tr_supervisor *v)
+{
+    kill_stalled(v, &v->engine, "the engine", v->h->opt.engine_stall);
+    kill_stalled(v, &v->ledger, "the ledger", v->h->opt.engine_stall);
+    for (unsigned i = 0; i < v->h->n_frontends; i++)
+        kill_stalled(v, &v->front[i], "a frontend", v->h->opt.frontend_stall);
+}
