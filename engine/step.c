@@ -70,10 +70,10 @@ static uint32_t make_plan(struct tr_sched *sc)
 static void preempt(struct tr_sched *sc, struct tr_seq *q)
 {
     struct tr_ring *r = tr_sched_ring(sc, q);
+    uint32_t times = 1 + atomic_load_explicit(&r->preemptions, memory_order_relaxed);
     tr_seq_move(sc->s, q, TR_WAITING);
-    atomic_store_explicit(&r->preemptions,
-                          1 + atomic_load_explicit(&r->preemptions, memory_order_relaxed),
-                          memory_order_relaxed);
+    atomic_store_explicit(&r->preemptions, times, memory_order_relaxed);
+    tr_slot_stat_preempted(sc->s, q->slot, times);
     tr_stat_add(sc->stat, TR_STAT_PREEMPTIONS, 1);
 }
 
@@ -81,10 +81,8 @@ static void park(struct tr_sched *sc, struct tr_seq *q)
 {
     tr_seq_move(sc->s, q, TR_PARKED);
     q->last_token_ns = 0; /* the gap that follows is the reader's */
-    /* Half of a Dekker handshake: we say that we want to be told, then look at the cursors again in
-     * the next turn; the frontend moves them, then looks here (tr_cursor_set, tr_lpring_pop). */
-    atomic_store_explicit(&tr_sched_ring(sc, q)->wants_cursor, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst);
+    /* The next turn looks at the cursors again, and none sleeps before that. */
+    tr_cursor_want(sc->s, q->slot);
 }
 
 static void resume(struct tr_sched *sc, struct tr_seq *q)
@@ -263,30 +261,34 @@ static void time_token(struct tr_sched *sc, struct tr_seq *q)
     q->last_token_ns = sc->now;
 }
 
-static void publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
+/* Whether a token went into its ring. */
+static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
 {
     struct tr_seq *q = &sc->seq[j->slot];
     if (q->in_kv <= j->pos)
-        return; /* an earlier entry of this sequence had no room */
+        return false; /* an earlier entry of this sequence had no room */
     /* The entry first: who sees the token finds its entry.  No room although there was some when
      * the plan was made: the reader's count is nonsense.  The row is made again once it is not. */
     if (j->wants_lp && tr_lpring_push(sc->s, j->slot, &j->lp)) {
         q->in_kv = j->pos;
-        return;
+        return false;
     }
     tr_sched_ring_bell(sc, q->area);
     if (j->echo)
-        return;
+        return false;
     int full = tr_ring_push(sc->s, j->slot, j->id, step);
     TR_ASSERT(full == 0); /* prompt_len + max_tokens <= n_ctx */
     q->n_out++;
+    tr_slot_stat_published(sc->s, q->slot, q->n_out);
     time_token(sc, q);
     if (q->state == TR_PREFILL) {
         atomic_store_explicit(&tr_sched_ring(sc, q)->prefill_done, q->prompt_len,
                               memory_order_relaxed);
+        tr_slot_stat_prefilled(sc->s, q->slot, q->prompt_len);
         tr_seq_move(sc->s, q, TR_RUNNING);
     }
     end_if_over(sc, q, j->id);
+    return true;
 }
 
 /* How far prompts are, and those that wanted nothing but their prompt. */
@@ -298,6 +300,7 @@ static void tell_progress(struct tr_sched *sc)
             continue;
         uint32_t done = q->in_kv < q->prompt_len ? q->in_kv : q->prompt_len;
         atomic_store_explicit(&tr_sched_ring(sc, q)->prefill_done, done, memory_order_relaxed);
+        tr_slot_stat_prefilled(sc->s, q->slot, done);
         tr_sched_ring_bell(sc, q->area);
         if (q->in_kv == tr_seq_total(q))
             tr_settle_end(sc, q,
@@ -313,10 +316,12 @@ static void publish_all(struct tr_sched *sc)
     uint64_t ended = sc->now;
     /* Relaxed: tokens are published after it with a release. */
     atomic_store_explicit(&rings->step_ns[step % TR_STEP_TIMES], ended, memory_order_relaxed);
+    uint64_t n = 0;
     for (uint32_t i = 0; i < sc->n_jobs; i++) {
-        publish(sc, &sc->jobs[i], step);
+        n += publish(sc, &sc->jobs[i], step);
         sc->now = ended; /* one time for all tokens of a step */
     }
+    tr_stat_add(sc->stat, TR_STAT_PUBLISHED, n);
     tell_progress(sc);
     /* Release: whoever sees the step counted finds its time. */
     atomic_store_explicit(&rings->step, step + 1, memory_order_release);
@@ -336,6 +341,7 @@ bool tr_step(struct tr_sched *sc)
     if (sc->n_jobs)
         sc->ops->parallel(sc->backend, sc->n_jobs, sample_one, sc);
     publish_all(sc);
+    tr_stat_add(sc->stat, TR_STAT_ROWS, rows);
     tr_hist_add(sc->stat, TR_HIST_STEP, tr_now_ns() - began);
     sc->progress = true;
     return true;

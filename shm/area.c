@@ -199,6 +199,15 @@ void tr_cursor_reset(struct tr_shm *s, uint32_t slot, uint32_t gen)
     atomic_store_explicit(&cmds(s, s->my_area)[slot], gen, memory_order_relaxed);
 }
 
+void tr_cursor_want(struct tr_shm *s, uint32_t slot)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    atomic_store_explicit(&tr_ring_at(s, slot)->wants_cursor, 1, memory_order_relaxed);
+    /* The caller's look at the cursors comes behind this; pairs with the fences in tr_cursor_set
+     * and tr_lpring_pop. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
 void tr_cursor_set(struct tr_shm *s, uint32_t slot, uint64_t scanned, uint64_t sent)
 {
     TR_ASSERT_ROLE(TR_ROLE_FRONTEND);

@@ -104,6 +104,9 @@ static inline uint32_t tr_cmd_flags(uint64_t w)
 
 /* Frontend.  Clears cursors and command word of a slot it has just claimed. */
 void tr_cursor_reset(struct tr_shm *s, uint32_t slot, uint32_t gen);
+/* Engine.  Asks to be rung when a cursor of the slot moves; the caller then looks at them once more
+ * before it relies on that (tr_ring.wants_cursor; taken back by a relaxed 0). */
+void tr_cursor_want(struct tr_shm *s, uint32_t slot);
 /* Frontend.  Publishes both cursors; rings the engine when the slot is parked and waits for it. */
 void tr_cursor_set(struct tr_shm *s, uint32_t slot, uint64_t scanned, uint64_t sent);
 /* Engine (any area) and owner. */

@@ -523,13 +523,12 @@ static bool pops;
 
 static void *parker(void *arg)
 {
-    struct tr_ring *r = tr_ring_at(s, 2);
+    tr_role = TR_ROLE_ENGINE;
     struct tr_cursor *c = tr_cursor_at(s, 0, 2);
     for (uint32_t i = 1; i <= LITMUS; i++) {
         meet(&left_at, &right_at, 2 * i - 1);
         dawdle(i);
-        atomic_store_explicit(&r->wants_cursor, 1, memory_order_relaxed);
-        atomic_thread_fence(memory_order_seq_cst);
+        tr_cursor_want(s, 2);
         saw = atomic_load_explicit(pops ? &c->lp_head : &c->sent, memory_order_relaxed) == i;
         meet(&left_at, &right_at, 2 * i);
     }

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The handshakes that need a full fence on both sides, in every order that a machine with delayed
+ * stores permits (tso.h): the one who waits sees the work, or is rung.  Compiled with shm/bell.c,
+ * shm/area.c and shm/lpring.c on the simulator; tests/stress/shm.c races the same on the real one. */
+#include "shm/bell.h"
+#include "shm/lpring.h"
+#include "testlib/shm_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SLOT = 2 };
+
+static struct shm_rig rig;
+static struct tr_shm *s;
+static bool saw; /* what the waiting side found */
+
+static bool was_rung(void)
+{
+    uint64_t n;
+    return read(s->bell_engine, &n, sizeof(n)) == (ssize_t)sizeof(n);
+}
+
+static bool nobody_misses(void)
+{
+    return was_rung() || saw;
+}
+
+static void nothing_yet(void)
+{
+    saw = false;
+    was_rung();
+    tr_role = TR_ROLE_FRONTEND;
+    tr_area_init(s);
+    atomic_store_explicit(&s->rings->sleeping, 0, memory_order_relaxed);
+    atomic_store_explicit(&tr_ring_at(s, SLOT)->wants_cursor, 0, memory_order_relaxed);
+}
+
+/* ---- sleeping: the engine announces it, looks once more, sleeps ---- */
+
+static void submit(void)
+{
+    tr_role = TR_ROLE_FRONTEND;
+    struct tr_msg m = {.kind = TR_MSG_SUBMIT, .slot = SLOT};
+    tr_subq_push(s, &m, 1);
+}
+
+static void sleep_unless_submitted(void)
+{
+    tr_role = TR_ROLE_ENGINE;
+    struct tr_msg m;
+    tr_bell_sleep(&s->rings->sleeping);
+    saw = tr_subq_peek(s, 0, &m, 1) == 1;
+}
+
+static void found(void *arg, uint32_t area, uint32_t slot, uint64_t word)
+{
+    (void)area;
+    *(bool *)arg = slot == SLOT && tr_cmd_flags(word) == TR_CMD_CANCEL;
+}
+
+static void command(void)
+{
+    tr_role = TR_ROLE_FRONTEND;
+    tr_cmd_post(s, SLOT, 1, TR_CMD_CANCEL, 0);
+}
+
+static void sleep_unless_commanded(void)
+{
+    tr_role = TR_ROLE_ENGINE;
+    tr_bell_sleep(&s->rings->sleeping);
+    tr_cmd_sweep(s, 0, found, &saw);
+}
+
+static void no_command(void)
+{
+    bool any;
+    nothing_yet();
+    tr_role = TR_ROLE_ENGINE;
+    tr_cmd_sweep(s, 0, found, &any);
+}
+
+/* ---- parking: the engine asks to be told, looks at the cursors, forgets the sequence ---- */
+
+static void asleep(void)
+{
+    nothing_yet();
+    atomic_store_explicit(&s->rings->sleeping, 1, memory_order_relaxed);
+}
+
+static void move_cursor(void)
+{
+    tr_role = TR_ROLE_FRONTEND;
+    tr_cursor_set(s, SLOT, 7, 7);
+}
+
+static void pop_entry(void)
+{
+    tr_role = TR_ROLE_FRONTEND;
+    tr_lpring_pop(s, SLOT);
+}
+
+static void look_at_cursors(void)
+{
+    const struct tr_cursor *c = tr_cursor_at(s, 0, SLOT);
+    saw = atomic_load_explicit(&c->sent, memory_order_relaxed) == 7 ||
+          atomic_load_explicit(&c->lp_head, memory_order_relaxed) == 1;
+}
+
+static void park(void)
+{
+    tr_role = TR_ROLE_ENGINE;
+    tr_cursor_want(s, SLOT);
+    look_at_cursors();
+}
+
+/* As the engine's loop does: what it parked last it looks at again before it sleeps. */
+static void park_and_sleep(void)
+{
+    tr_role = TR_ROLE_ENGINE;
+    tr_cursor_want(s, SLOT);
+    tr_bell_sleep(&s->rings->sleeping);
+    look_at_cursors();
+}
+
+static const struct {
+    const char *name;
+    struct tso_case c;
+} cases[] = {
+    {"submit", {nothing_yet, {submit, sleep_unless_submitted}, nobody_misses}},
+    {"command", {no_command, {command, sleep_unless_commanded}, nobody_misses}},
+    {"park", {asleep, {move_cursor, park}, nobody_misses}},
+    {"park_lp", {asleep, {pop_entry, park}, nobody_misses}},
+    {"park_and_sleep", {nothing_yet, {pop_entry, park_and_sleep}, nobody_misses}},
+};
+
+int main(void)
+{
+    int passed = 0, failed = 0;
+    shm_rig_open(&rig, 4, 1);
+    s = &rig.s;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t bad, runs = tso_explore(&cases[i].c, &bad);
+        printf("%s: %llu orders, %llu of them lose the wake-up\n", cases[i].name,
+               (unsigned long long)runs, (unsigned long long)bad);
+        *(bad ? &failed : &passed) += 1;
+    }
+    shm_rig_close(&rig);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed || !passed;
+}
