@@ -149,7 +149,9 @@ uint64_t tr_sched_bytes(const struct tr_sched *sc)
 void tr_sched_beat(void *arg)
 {
     struct tr_sched *sc = arg;
-    atomic_store_explicit(&sc->s->rings->heartbeat_ns, tr_now_ns(), memory_order_relaxed);
+    uint64_t now = tr_now_ns();
+    atomic_store_explicit(&sc->s->rings->heartbeat_ns, now, memory_order_relaxed);
+    tr_stat_beat(sc->stat, now);
 }
 
 void tr_sched_drop_kv(struct tr_sched *sc, struct tr_seq *q)
@@ -238,10 +240,13 @@ static uint64_t believe(uint64_t before, uint64_t said, uint64_t n_out)
 static void look_at_reader(struct tr_sched *sc, struct tr_seq *q)
 {
     const struct tr_cursor *c = tr_cursor_at(sc->s, q->area, q->slot);
+    uint64_t scanned = q->scanned, sent = q->sent;
     /* Acquire: pairs with the releases in tr_cursor_set. */
     q->scanned =
         believe(q->scanned, atomic_load_explicit(&c->scanned, memory_order_acquire), q->n_out);
     q->sent = believe(q->sent, atomic_load_explicit(&c->sent, memory_order_acquire), q->n_out);
+    if (q->scanned != scanned || q->sent != sent)
+        tr_slot_stat_cursors(sc->s, q->slot, q->scanned, q->sent);
     /* A stop string found in the last tokens: its FINISH was stored before the cursor that we have
      * just read (acquire), maybe after this turn's sweep. */
     if (q->closing && q->scanned == q->n_out)
@@ -298,6 +303,10 @@ static void tell_queue(struct tr_sched *sc)
     tr_stat_set(sc->stat, TR_STAT_WAITING, n[TR_WAITING]);
     tr_stat_set(sc->stat, TR_STAT_RUNNING, n[TR_PREFILL] + n[TR_RUNNING]);
     tr_stat_set(sc->stat, TR_STAT_PARKED, n[TR_PARKED]);
+    tr_stat_set(sc->stat, TR_STAT_SLOTS_FREE, sc->n_closed);
+    tr_stat_set(sc->stat, TR_STAT_SLOTS_OPEN, sc->n_offered);
+    tr_stat_set(sc->stat, TR_STAT_SLOTS_BUSY, sc->n_active);
+    tr_stat_set(sc->stat, TR_STAT_SLOTS_ENDED, sc->n_ended);
     tr_stat_set(sc->stat, TR_STAT_KV_FREE, tr_kv_n_free(sc->kv));
     tr_stat_set(sc->stat, TR_STAT_KV_USED, tr_kv_n_used(sc->kv));
     tr_stat_set(sc->stat, TR_STAT_KV_CACHED, 0);

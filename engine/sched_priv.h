@@ -9,6 +9,7 @@
 #include "engine/sched.h"
 #include "engine/seq.h"
 #include "shm/region.h"
+#include "shm/slot_stat.h"
 #include "shm/stat.h"
 
 /* One row of logits at work. */

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "shm/region.h"
+#include "shm/slot_stat.h"
 
 #define TO(s) (1u << (s))
 enum { ANY_END = TO(TR_COMPLETED) | TO(TR_INCOMPLETE) | TO(TR_CANCELLED) | TO(TR_ERROR) };
@@ -45,6 +46,7 @@ void tr_seq_move(struct tr_shm *s, struct tr_seq *q, enum tr_state to)
     struct tr_ring *r = tr_ring_at(s, q->slot);
     q->state = to;
     check(q);
+    tr_slot_stat_state(s, q->slot, to);
     if (to == TR_FREE) {
         tr_ring_reset(s, q->slot);
         q->gen = atomic_load_explicit(&r->gen, memory_order_relaxed);

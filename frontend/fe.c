@@ -217,8 +217,10 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
     struct tr_shm *s = fe->shm;
     _Atomic uint32_t *sleeping = &s->area[s->my_area]->sleeping;
     int fd = s->bell_area[s->my_area];
+    uint64_t now = tr_now_ns();
 
-    atomic_store_explicit(&s->area[s->my_area]->heartbeat_ns, tr_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&s->area[s->my_area]->heartbeat_ns, now, memory_order_relaxed);
+    tr_stat_beat(fe->stat, now);
     look_at_control(fe);
     bool moved = pump(fe);
     if (moved || !may_sleep) {
@@ -298,7 +300,6 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
         goto fail;
     tr_area_init(s);
     fe->control_seen = UINT32_MAX; /* whatever it says is news */
-    atomic_store_explicit(&fe->stat->pid, (uint64_t)getpid(), memory_order_relaxed);
     fe->text = malloc(TR_EVENT_TEXT_CAP);
     fe->base = event_base_new();
     if (!fe->text || !fe->base || open_http(fe) || open_events(fe)) {

@@ -44,6 +44,13 @@ struct ledger {
     bool lost;    /* records are missing in the file for good */
 };
 
+static void beat(struct ledger *l)
+{
+    uint64_t now = tr_now_ns();
+    atomic_store_explicit(&l->s->ledger->heartbeat_ns, now, memory_order_relaxed);
+    tr_stat_beat(l->stat, now);
+}
+
 /* ---- rows that a former ledger process wrote but did not confirm ---- */
 
 static void note_seen(void *arg, const char *line, size_t len)
@@ -115,7 +122,7 @@ static bool commit_group(struct ledger *l)
         report(l, ret);
         struct timespec nap = {.tv_nsec = RETRY_MS * 1000000L};
         nanosleep(&nap, NULL);
-        atomic_store_explicit(&l->s->ledger->heartbeat_ns, tr_now_ns(), memory_order_relaxed);
+        beat(l);
         if (getppid() != l->c->parent_pid)
             return false; /* the group stays; the commit in settle() is the last try */
     }
@@ -242,7 +249,7 @@ static void run(struct ledger *l)
     struct pollfd fds[2] = {{.fd = l->s->bell_ledger, .events = POLLIN},
                             {.fd = l->signals, .events = POLLIN}};
     for (;;) {
-        atomic_store_explicit(&l->s->ledger->heartbeat_ns, tr_now_ns(), memory_order_relaxed);
+        beat(l);
         if (work(l))
             continue;
         bool orphan = getppid() != l->c->parent_pid;
@@ -270,7 +277,6 @@ int tr_ledger_main(struct tr_shm *s, const struct tr_ledger_config *c)
     int status = 1;
     l.upto = atomic_load_explicit(&s->ledger->bill_head, memory_order_relaxed);
     if (l.signals >= 0 && open_files(&l) == 0) {
-        atomic_store_explicit(&l.stat->pid, (uint64_t)getpid(), memory_order_relaxed);
         run(&l);
         status = l.lost;
     }

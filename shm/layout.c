@@ -7,8 +7,10 @@
 #include "shm/claim.h"
 #include "shm/control.h"
 #include "shm/lpring.h"
+#include "shm/process_stat.h"
 #include "shm/region.h"
 #include "shm/ring.h"
+#include "shm/slot_stat.h"
 #include "shm/stat.h"
 
 #include <errno.h>
@@ -135,6 +137,11 @@ size_t tr_layout_region_bytes(const struct tr_shm_config *c, enum tr_region_kind
         return page_up(sizeof(struct tr_claims) + (size_t)c->n_slots * sizeof(uint64_t));
     case TR_REGION_LEDGER:
         return page_up(sizeof(struct tr_ledger_page));
+    case TR_REGION_SLOTS:
+        return page_up(sizeof(struct tr_slot_stats) +
+                       (size_t)c->n_slots * sizeof(struct tr_slot_stat));
+    case TR_REGION_PROCESSES:
+        return page_up(sizeof(struct tr_processes));
     case TR_REGION_STAT:
         return page_up(sizeof(struct tr_stat));
     case TR_REGION_AREA:

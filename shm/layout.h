@@ -13,7 +13,7 @@
 
 #define TR_SHM_MAGIC 0x676e69726e6b6f74u /* "tokenring" without its first e, little-endian */
 enum {
-    TR_LAYOUT_VERSION = 1,
+    TR_LAYOUT_VERSION = 2,
     TR_LINE_BYTES = 64,
     TR_MAX_AREAS = 64,      /* 2 x the largest number of frontends */
     TR_MAX_TOP = 20,        /* alternatives in a logprob entry */
@@ -47,6 +47,8 @@ enum tr_region_kind {
     TR_REGION_ACCOUNTING, /* written by the engine */
     TR_REGION_CLAIMS,     /* written by frontends and engine */
     TR_REGION_LEDGER,     /* written by the ledger process */
+    TR_REGION_SLOTS,      /* statistics of the slots, written by the engine */
+    TR_REGION_PROCESSES,  /* who lives, written by the supervisor */
     TR_REGION_STAT,       /* one for each writer: see tr_stat_index */
     TR_REGION_AREA        /* one for each frontend area, written by that frontend (and the engine
                              where it takes dirty bits) */
@@ -85,6 +87,18 @@ uint32_t tr_layout_dirty_sums(const struct tr_shm_config *c);
 
 /* Statistics regions: engine 0, ledger 1, supervisor 2, the frontend with area a 3 + a. */
 enum { TR_STAT_ENGINE, TR_STAT_LEDGER, TR_STAT_SUPERVISOR, TR_STAT_AREA0 };
+enum { TR_MAX_STATS = TR_STAT_AREA0 + TR_MAX_AREAS };
+
+static inline uint32_t tr_layout_n_stats(const struct tr_shm_config *c)
+{
+    return TR_STAT_AREA0 + c->n_areas;
+}
+
+/* Whether `tokenring top` gets this region. */
+static inline int tr_layout_is_observed(enum tr_region_kind k)
+{
+    return k == TR_REGION_SLOTS || k == TR_REGION_PROCESSES || k == TR_REGION_STAT;
+}
 
 /* 0, or -EINVAL with a sentence when the numbers make no sense or overflow. */
 struct tr_errbuf;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/region.h"
 
+#include "base/clock.h"
+#include "shm/process_stat.h"
+#include "shm/slot_stat.h"
 #include "shm/stat.h"
 
 #include <errno.h>
@@ -11,15 +14,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static uint32_t n_stats(const struct tr_shm_config *c)
-{
-    return TR_STAT_AREA0 + c->n_areas;
-}
-
 /* ---- making ---- */
 
-static void close_pair(struct tr_fds *f)
+static void close_pair(struct tr_fds *f, size_t bytes)
 {
+    if (f->seed)
+        munmap(f->seed, bytes);
+    f->seed = NULL;
     if (f->rw >= 0)
         close(f->rw);
     if (f->ro >= 0)
@@ -27,39 +28,55 @@ static void close_pair(struct tr_fds *f)
     f->rw = f->ro = -1;
 }
 
-/* A sealed memfd with its head written.  The read-only descriptor is a second open of the same
- * file: a duplicate would share the read-write mode. */
+/* The size is final.  An observed region is closed to everybody who does not have the seed. */
+static int seal(struct tr_fds *f, bool observed, size_t bytes)
+{
+    int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    if (!observed)
+        return fcntl(f->rw, F_ADD_SEALS, seals);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f->rw, 0);
+    if (p == MAP_FAILED)
+        return -1;
+    f->seed = p;
+    if (fcntl(f->rw, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) < 0)
+        return -1;
+    close(f->rw);
+    f->rw = -1;
+    return 0;
+}
+
+/* The read-only descriptor is a second open of the same file: a duplicate would share the
+ * read-write mode. */
+static int fill_region(const struct tr_region_head *head, struct tr_fds *f)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", f->rw);
+    f->ro = open(path, O_RDONLY | O_CLOEXEC);
+    if (f->ro < 0 || ftruncate(f->rw, (off_t)head->bytes) < 0 ||
+        pwrite(f->rw, head, sizeof(*head), 0) != (ssize_t)sizeof(*head))
+        return -1;
+    return seal(f, tr_layout_is_observed((enum tr_region_kind)head->kind), head->bytes);
+}
+
+/* A sealed memfd with its head written. */
 static int make_region(const struct tr_shm_config *c, enum tr_region_kind kind, uint32_t index,
                        struct tr_fds *f, struct tr_errbuf *err)
 {
-    size_t bytes = tr_layout_region_bytes(c, kind);
-    char path[64];
-    snprintf(path, sizeof(path), "tokenring-%d-%u", (int)kind, index);
-    f->ro = -1;
-    f->rw = memfd_create(path, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (f->rw < 0)
-        return tr_errf(err, -errno, "cannot make a shared memory region: %s", strerror(errno));
-    if (ftruncate(f->rw, (off_t)bytes) < 0 ||
-        fcntl(f->rw, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-        int e = errno;
-        close_pair(f);
-        return tr_errf(err, -e, "cannot size a shared memory region of %zu bytes: %s", bytes,
-                       strerror(e));
-    }
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", f->rw);
-    f->ro = open(path, O_RDONLY | O_CLOEXEC);
     struct tr_region_head head = {.magic = TR_SHM_MAGIC,
                                   .version = TR_LAYOUT_VERSION,
                                   .kind = (uint32_t)kind,
                                   .index = index,
-                                  .bytes = bytes,
+                                  .bytes = tr_layout_region_bytes(c, kind),
                                   .config = *c};
-    if (f->ro < 0 || pwrite(f->rw, &head, sizeof(head), 0) != (ssize_t)sizeof(head)) {
-        int e = errno;
-        close_pair(f);
-        return tr_errf(err, -e, "cannot open a shared memory region: %s", strerror(e));
-    }
-    return 0;
+    char name[64];
+    snprintf(name, sizeof(name), "tokenring-%d-%u", (int)kind, index);
+    *f = (struct tr_fds){.rw = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), .ro = -1};
+    if (f->rw >= 0 && fill_region(&head, f) == 0)
+        return 0;
+    int e = errno;
+    close_pair(f, head.bytes);
+    return tr_errf(err, -e, "cannot make a shared memory region of %llu bytes: %s",
+                   (unsigned long long)head.bytes, strerror(e));
 }
 
 static int make_bell(int *fd, struct tr_errbuf *err)
@@ -72,9 +89,10 @@ static int make_bell(int *fd, struct tr_errbuf *err)
 
 static void no_fds(struct tr_shm_fds *fds)
 {
-    struct tr_fds none = {-1, -1};
+    struct tr_fds none = {-1, -1, NULL};
     fds->control = fds->rings = fds->accounting = fds->claims = fds->ledger = none;
-    for (uint32_t i = 0; i < TR_STAT_AREA0 + TR_MAX_AREAS; i++)
+    fds->slots = fds->processes = none;
+    for (uint32_t i = 0; i < TR_MAX_STATS; i++)
         fds->stat[i] = none;
     fds->bell_engine = fds->bell_ledger = -1;
     for (uint32_t i = 0; i < TR_MAX_AREAS; i++) {
@@ -98,7 +116,11 @@ int tr_shm_create(const struct tr_shm_config *c, struct tr_shm_fds *fds, struct 
         ret = make_region(c, TR_REGION_CLAIMS, 0, &fds->claims, err);
     if (!ret)
         ret = make_region(c, TR_REGION_LEDGER, 0, &fds->ledger, err);
-    for (uint32_t i = 0; !ret && i < n_stats(c); i++)
+    if (!ret)
+        ret = make_region(c, TR_REGION_SLOTS, 0, &fds->slots, err);
+    if (!ret)
+        ret = make_region(c, TR_REGION_PROCESSES, 0, &fds->processes, err);
+    for (uint32_t i = 0; !ret && i < tr_layout_n_stats(c); i++)
         ret = make_region(c, TR_REGION_STAT, i, &fds->stat[i], err);
     for (uint32_t i = 0; !ret && i < c->n_areas; i++) {
         ret = make_region(c, TR_REGION_AREA, i, &fds->area[i], err);
@@ -114,17 +136,24 @@ int tr_shm_create(const struct tr_shm_config *c, struct tr_shm_fds *fds, struct 
     return ret;
 }
 
+static void close_region(struct tr_shm_fds *fds, struct tr_fds *f, enum tr_region_kind kind)
+{
+    close_pair(f, tr_layout_region_bytes(&fds->config, kind));
+}
+
 static void close_regions(struct tr_shm_fds *fds)
 {
-    close_pair(&fds->control);
-    close_pair(&fds->rings);
-    close_pair(&fds->accounting);
-    close_pair(&fds->claims);
-    close_pair(&fds->ledger);
-    for (uint32_t i = 0; i < TR_STAT_AREA0 + TR_MAX_AREAS; i++)
-        close_pair(&fds->stat[i]);
+    close_region(fds, &fds->control, TR_REGION_CONTROL);
+    close_region(fds, &fds->rings, TR_REGION_RINGS);
+    close_region(fds, &fds->accounting, TR_REGION_ACCOUNTING);
+    close_region(fds, &fds->claims, TR_REGION_CLAIMS);
+    close_region(fds, &fds->ledger, TR_REGION_LEDGER);
+    close_region(fds, &fds->slots, TR_REGION_SLOTS);
+    close_region(fds, &fds->processes, TR_REGION_PROCESSES);
+    for (uint32_t i = 0; i < TR_MAX_STATS; i++)
+        close_region(fds, &fds->stat[i], TR_REGION_STAT);
     for (uint32_t i = 0; i < TR_MAX_AREAS; i++)
-        close_pair(&fds->area[i]);
+        close_region(fds, &fds->area[i], TR_REGION_AREA);
 }
 
 void tr_shm_close_fds(struct tr_shm_fds *fds)
@@ -155,7 +184,10 @@ static void *map(struct mapper *m, const struct tr_fds *f, enum tr_region_kind k
         return NULL;
     size_t bytes = tr_layout_region_bytes(&m->s->config, kind);
     int prot = PROT_READ | (writable ? PROT_WRITE : 0);
-    void *p = mmap(NULL, bytes, prot, MAP_SHARED, writable ? f->rw : f->ro, 0);
+    /* From the old length 0, mremap makes a second mapping of the same pages. */
+    void *p = writable && f->seed
+                  ? mremap(f->seed, 0, bytes, MREMAP_MAYMOVE)
+                  : mmap(NULL, bytes, prot, MAP_SHARED, writable ? f->rw : f->ro, 0);
     if (p == MAP_FAILED) {
         m->ret = tr_errf(m->err, -errno, "cannot map %zu bytes of shared memory: %s", bytes,
                          strerror(errno));
@@ -197,9 +229,13 @@ static int map_all(struct tr_shm *s, const struct tr_shm_fds *f, bool everything
     s->ledger = map(&m, &f->ledger, TR_REGION_LEDGER, 0, l || a);
     if (e || l || a)
         s->accounting = map(&m, &f->accounting, TR_REGION_ACCOUNTING, 0, e || a);
+    if (e || a)
+        s->slots = map(&m, &f->slots, TR_REGION_SLOTS, 0, true);
+    if (v || a)
+        s->processes = map(&m, &f->processes, TR_REGION_PROCESSES, 0, true);
     if (!l && (!v || a))
         s->claims = map(&m, &f->claims, TR_REGION_CLAIMS, 0, true);
-    for (uint32_t i = 0; i < n_stats(&s->config); i++)
+    for (uint32_t i = 0; i < tr_layout_n_stats(&s->config); i++)
         s->stat[i] =
             map(&m, &f->stat[i], TR_REGION_STAT, i, a || writes_stat(s->role, s->my_area, i));
     for (uint32_t i = 0; i < s->config.n_areas; i++) {
@@ -208,6 +244,14 @@ static int map_all(struct tr_shm *s, const struct tr_shm_fds *f, bool everything
             s->area[i] = map(&m, &f->area[i], TR_REGION_AREA, i, a || mine || e);
     }
     return m.ret;
+}
+
+static struct tr_stat *own_stat(const struct tr_shm *s)
+{
+    for (uint32_t i = 0; i < tr_layout_n_stats(&s->config); i++)
+        if (writes_stat(s->role, s->my_area, i))
+            return s->stat[i];
+    return NULL;
 }
 
 static void take_bells(struct tr_shm *s, struct tr_shm_fds *f)
@@ -240,6 +284,9 @@ int tr_shm_attach(struct tr_shm *s, struct tr_shm_fds *fds, enum tr_role role, u
     take_bells(s, fds);
     if (role != TR_ROLE_SUPERVISOR)
         close_regions(fds);
+    struct tr_stat *own = own_stat(s);
+    atomic_store_explicit(&own->pid, (uint64_t)getpid(), memory_order_relaxed);
+    tr_stat_beat(own, tr_now_ns());
     return 0;
 }
 
@@ -271,7 +318,9 @@ void tr_shm_detach(struct tr_shm *s)
     unmap(c, s->accounting, TR_REGION_ACCOUNTING);
     unmap(c, s->claims, TR_REGION_CLAIMS);
     unmap(c, s->ledger, TR_REGION_LEDGER);
-    for (uint32_t i = 0; i < TR_STAT_AREA0 + TR_MAX_AREAS; i++)
+    unmap(c, s->slots, TR_REGION_SLOTS);
+    unmap(c, s->processes, TR_REGION_PROCESSES);
+    for (uint32_t i = 0; i < TR_MAX_STATS; i++)
         unmap(c, s->stat[i], TR_REGION_STAT);
     for (uint32_t i = 0; i < TR_MAX_AREAS; i++)
         unmap(c, s->area[i], TR_REGION_AREA);
@@ -281,9 +330,9 @@ void tr_shm_detach(struct tr_shm *s)
 uint64_t tr_shm_total_bytes(const struct tr_shm_config *c)
 {
     uint64_t n = 0;
-    for (int k = TR_REGION_CONTROL; k <= TR_REGION_LEDGER; k++)
+    for (int k = TR_REGION_CONTROL; k < TR_REGION_STAT; k++)
         n += tr_layout_region_bytes(c, (enum tr_region_kind)k);
-    n += (uint64_t)n_stats(c) * tr_layout_region_bytes(c, TR_REGION_STAT);
+    n += (uint64_t)tr_layout_n_stats(c) * tr_layout_region_bytes(c, TR_REGION_STAT);
     n += (uint64_t)c->n_areas * tr_layout_region_bytes(c, TR_REGION_AREA);
     return n;
 }
@@ -292,5 +341,5 @@ uint64_t tr_shm_slot_bytes(const struct tr_shm_config *c)
 {
     return tr_layout_ring_stride(c) +
            (tr_layout_area_request(c, 1) - tr_layout_area_request(c, 0)) +
-           sizeof(struct tr_cursor) + 2 * sizeof(uint64_t);
+           sizeof(struct tr_cursor) + sizeof(struct tr_slot_stat) + 2 * sizeof(uint64_t);
 }

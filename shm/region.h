@@ -5,7 +5,12 @@
  * child maps what its role writes read-write, the rest read-only, and closes every descriptor: a
  * read-only mapping of a read-write descriptor could be made writable, and a descriptor or a
  * writable mapping could be grown over a neighbour's pages, which is why every writer has memfds
- * of its own (also for its statistics) and never a page of a common one. */
+ * of its own (also for its statistics) and never a page of a common one.
+ *
+ * Descriptors of the observed regions leave the service (supervisor/observe.h), and whoever has a
+ * descriptor of a memfd can open it again for writing.  So they are sealed against every future
+ * writer at birth, and the right to write is a mapping: the supervisor keeps one, a child inherits
+ * it by fork, copies it (mremap) if its role writes there, and unmaps it with the descriptors. */
 #ifndef TR_SHM_REGION_H
 #define TR_SHM_REGION_H
 
@@ -19,6 +24,8 @@
 #include "shm/role.h"
 
 struct tr_stat;
+struct tr_slot_stats;
+struct tr_processes;
 
 /* Head of the rings region. */
 struct tr_rings {
@@ -36,14 +43,15 @@ struct tr_rings {
 };
 
 struct tr_fds {
-    int rw, ro;
+    int rw, ro; /* rw -1: an observed region */
+    void *seed; /* its writable mapping; else NULL */
 };
 
 /* Every descriptor the regions and bells have; made by the supervisor, inherited by fork. */
 struct tr_shm_fds {
     struct tr_shm_config config;
-    struct tr_fds control, rings, accounting, claims, ledger;
-    struct tr_fds stat[TR_STAT_AREA0 + TR_MAX_AREAS];
+    struct tr_fds control, rings, accounting, claims, ledger, slots, processes;
+    struct tr_fds stat[TR_MAX_STATS];
     struct tr_fds area[TR_MAX_AREAS];
     int bell_engine, bell_ledger, bell_area[TR_MAX_AREAS];
 };
@@ -60,7 +68,9 @@ struct tr_shm {
     struct tr_accounting *accounting; /* engine, ledger */
     struct tr_claims *claims;         /* frontends, engine */
     struct tr_ledger_page *ledger;
-    struct tr_stat *stat[TR_STAT_AREA0 + TR_MAX_AREAS];
+    struct tr_slot_stats *slots;    /* engine */
+    struct tr_processes *processes; /* supervisor */
+    struct tr_stat *stat[TR_MAX_STATS];
     struct tr_area
         *area[TR_MAX_AREAS]; /* engine, ledger, supervisor: all; a frontend: its own only */
     int bell_engine, bell_ledger, bell_area[TR_MAX_AREAS];
@@ -72,8 +82,9 @@ int tr_shm_create(const struct tr_shm_config *c, struct tr_shm_fds *fds, struct 
 void tr_shm_close_fds(struct tr_shm_fds *fds);
 
 /* Maps by the rights of `role`, checks every head, closes the region descriptors (not the bells;
- * a frontend keeps its own bell and those of engine and ledger).  The supervisor keeps all
- * descriptors; its mappings do not pass to the children it forks. */
+ * a frontend keeps its own bell and those of engine and ledger), and says in the statistics of this
+ * process who it is and that it lives.  The supervisor keeps all descriptors; its mappings do not
+ * pass to the children it forks, seeds apart. */
 int tr_shm_attach(struct tr_shm *s, struct tr_shm_fds *fds, enum tr_role role, uint32_t area,
                   uint32_t epoch, struct tr_errbuf *err);
 void tr_shm_detach(struct tr_shm *s);

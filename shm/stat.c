@@ -35,6 +35,11 @@ static void bump(_Atomic uint64_t *p, uint64_t n)
                           memory_order_relaxed);
 }
 
+void tr_stat_beat(struct tr_stat *s, uint64_t now_ns)
+{
+    atomic_store_explicit(&s->heartbeat_ns, now_ns, memory_order_relaxed);
+}
+
 void tr_stat_add(struct tr_stat *s, enum tr_stat_id id, uint64_t n)
 {
     bump(&s->value[id], n);

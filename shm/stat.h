@@ -3,7 +3,10 @@
  *
  * One writer each, so an increment is a relaxed load and store; readers load relaxed and may see
  * the figures of one event apart.  A frontend that gets a used area goes on counting where the
- * last one stopped: sums over the regions only grow. */
+ * last one stopped: sums over the regions only grow.
+ *
+ * Read inside the service for /metrics, and outside of it by `tokenring top` (shm/observe.h), which
+ * takes every figure as input. */
 #ifndef TR_SHM_STAT_H
 #define TR_SHM_STAT_H
 
@@ -42,6 +45,7 @@ struct tr_hist {
 struct tr_stat {
     struct tr_region_head head;
     TR_LINE _Atomic uint64_t pid;
+    _Atomic uint64_t heartbeat_ns; /* the writer's last sign of life */
     _Atomic uint64_t value[TR_STAT_N];
     struct tr_hist hist[TR_HIST_N];
 };
@@ -59,6 +63,7 @@ extern const struct tr_hist_row tr_hist_rows[TR_HIST_N];
 extern const double tr_hist_bounds[TR_HIST_BUCKETS]; /* upper bounds, seconds, rising */
 
 /* The writer of the region. */
+void tr_stat_beat(struct tr_stat *s, uint64_t now_ns);
 void tr_stat_add(struct tr_stat *s, enum tr_stat_id id, uint64_t n);
 void tr_stat_set(struct tr_stat *s, enum tr_stat_id id, uint64_t value);
 void tr_hist_add(struct tr_stat *s, enum tr_hist_id id, uint64_t ns);

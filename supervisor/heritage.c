@@ -252,11 +252,33 @@ static void configure_frontend(struct tr_heritage *h)
                                     .cors_origin = *o->cors ? o->cors : NULL};
 }
 
+/* Nobody but `top` needs it: a place that was not asked for by name may be missing. */
+static int open_observer(struct tr_heritage *h, const struct tr_shm_config *c,
+                         struct tr_errbuf *err)
+{
+    struct tr_observe m = tr_observe_of_this_build(c);
+    struct tr_errbuf why = {""};
+    m.pid = (uint32_t)h->supervisor;
+    m.port = h->port;
+    m.started_ns = tr_now_ns();
+    m.n_frontends = h->n_frontends;
+    snprintf(m.version, sizeof(m.version), "%s", TR_VERSION);
+    snprintf(m.backend, sizeof(m.backend), "%s", h->frontend.backend);
+    snprintf(m.model, sizeof(m.model), "%s", h->served_name);
+    int ret = tr_observe_open(&h->observer, h->opt.control_socket, &m, &why);
+    if (ret && strcmp(h->opt.control_socket, "auto") != 0)
+        return tr_errf(err, ret, "%s", why.msg);
+    if (ret)
+        tr_log(TR_LOG_WARN, "no control socket for tokenring top: %s", why.msg);
+    return 0;
+}
+
 int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
 {
     struct model_facts m = {0};
     struct tr_shm_config c = {0};
     h->supervisor = getpid();
+    h->observer.fd = -1;
     raise_descriptors(h->opt.max_connections);
     h->use_ledger = strcmp(h->opt.ledger, "off") != 0;
     int ret = find_model(h, &m, err);
@@ -276,12 +298,13 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
            "%u slots of %u tokens; shared memory %.1f MiB of address space, %.1f KiB for a stream",
            c.n_slots, c.n_ctx, (double)tr_shm_total_bytes(&c) / 1048576.0,
            (double)tr_shm_slot_bytes(&c) / 1024.0);
-    return 0;
+    return open_observer(h, &c, err);
 }
 
 void tr_heritage_fini(struct tr_heritage *h)
 {
     for (unsigned i = 0; i < h->n_listen; i++)
         close(h->listen_fds[i]);
+    tr_observe_close(&h->observer);
     tr_shm_close_fds(&h->fds);
 }

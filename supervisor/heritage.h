@@ -10,6 +10,7 @@
 #include "frontend/frontend.h"
 #include "ledger/ledger.h"
 #include "shm/region.h"
+#include "supervisor/observe.h"
 #include "supervisor/options.h"
 
 #include <sys/types.h>
@@ -27,7 +28,8 @@ struct tr_heritage {
     unsigned port; /* the one that was bound */
     unsigned n_frontends;
     pid_t supervisor;
-    int signals; /* the supervisor's; closed in every child */
+    int signals; /* the supervisor's, as the next one; closed in every child */
+    struct tr_observer observer;
     bool use_ledger;
     char model_path[4096]; /* "" for the sim vocabulary */
     char served_name[128];

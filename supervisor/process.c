@@ -70,6 +70,8 @@ static void become(struct tr_heritage *h, const char *title, int death)
 {
     tr_title_set(title);
     close(h->signals);
+    if (h->observer.fd >= 0)
+        close(h->observer.fd);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     /* Signals for the group (a terminal's Ctrl-C, a service manager's SIGTERM) are the supervisor's
      * business: a child learns of the drain from the control page. */

@@ -74,12 +74,15 @@ static void take_signals(struct tr_supervisor *v)
 
 static int run(struct tr_supervisor *v)
 {
-    struct pollfd p = {.fd = v->h->signals, .events = POLLIN};
+    struct pollfd p[2] = {{.fd = v->h->signals, .events = POLLIN}, {.events = POLLIN}};
     for (;;) {
         tr_child_start_due(v);
-        poll(&p, 1, TICK_MS);
+        p[1].fd = tr_observe_pollfd(&v->h->observer);
+        poll(p, 2, TICK_MS);
         take_signals(v);
         tr_child_look(v);
+        tr_tell(v);
+        tr_observe_serve(&v->h->observer, &v->h->fds);
         if (!v->announced && tr_child_all_served(v))
             announce(v);
         if (v->failed && !v->announced)
@@ -102,8 +105,6 @@ int tr_supervise(struct tr_heritage *h)
         tr_log(TR_LOG_ERROR, "%s", err.msg);
         return 1;
     }
-    atomic_store_explicit(&v.s.stat[TR_STAT_SUPERVISOR]->pid, (uint64_t)getpid(),
-                          memory_order_relaxed);
     h->signals = open_signals();
     if (h->signals < 0) {
         tr_log(TR_LOG_ERROR, "cannot take signals: %s", strerror(errno));

@@ -63,4 +63,9 @@ void tr_drain_to(struct tr_supervisor *v, enum tr_drain stage);
 /* One stage after the other; true when nothing is left. */
 bool tr_drain_on(struct tr_supervisor *v);
 
+/* ---- tell.c ---- */
+
+/* Which processes there are, for observers. */
+void tr_tell(struct tr_supervisor *v);
+
 #endif

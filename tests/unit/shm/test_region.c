@@ -2,6 +2,8 @@
 /* What a process may write, tried from a real child: everything else must kill it or be refused. */
 #include "shm/region.h"
 
+#include "shm/process_stat.h"
+#include "shm/slot_stat.h"
 #include "shm/stat.h"
 
 #include <criterion/criterion.h>
@@ -11,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -153,6 +156,115 @@ Test(region, a_frontend_reaches_nothing_else_by_mprotect_mremap_or_descriptors)
     int status = in_child(TR_ROLE_FRONTEND, other_areas_are_out_of_reach);
     cr_assert(WIFEXITED(status), "signal %d", WTERMSIG(status));
     cr_assert_eq(WEXITSTATUS(status), 0, "way %d is open", WEXITSTATUS(status));
+}
+
+/* ---- what leaves the service ---- */
+
+static void write_observed(struct tr_shm *s)
+{
+    tr_slot_stat_state(s, 3, TR_RUNNING);
+    tr_stat_set(s->stat[TR_STAT_ENGINE], TR_STAT_RUNNING, 77);
+    if (s->processes)
+        _exit(1);
+}
+
+static const void *look(int fd, enum tr_region_kind kind)
+{
+    return mmap(NULL, tr_layout_region_bytes(&config, kind), PROT_READ, MAP_SHARED, fd, 0);
+}
+
+Test(region, what_the_engine_writes_shows_through_a_read_only_descriptor)
+{
+    struct tr_shm_fds fds;
+    struct tr_shm s;
+    cr_assert_eq(tr_shm_create(&config, &fds, NULL), 0);
+    int stat = dup(fds.stat[TR_STAT_ENGINE].ro), slots = dup(fds.slots.ro);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (tr_shm_attach(&s, &fds, TR_ROLE_ENGINE, 0, 1, NULL))
+            _exit(99);
+        write_observed(&s);
+        _exit(0);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    const struct tr_stat *st = look(stat, TR_REGION_STAT);
+    const struct tr_slot_stats *sl = look(slots, TR_REGION_SLOTS);
+    cr_assert_eq(atomic_load(&st->value[TR_STAT_RUNNING]), 77);
+    cr_assert_eq(atomic_load(&sl->slot[3].state), TR_RUNNING);
+    cr_assert_eq(atomic_load(&st->pid), (uint64_t)pid, "attaching says who writes here");
+    cr_assert_gt(atomic_load(&st->heartbeat_ns), 0);
+    tr_shm_close_fds(&fds);
+}
+
+/* Everything that somebody with the descriptor could try. */
+static void must_stay_read_only(int ro, size_t bytes)
+{
+    char path[64];
+    cr_assert_eq(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ro, 0), MAP_FAILED);
+    void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, ro, 0);
+    cr_assert_neq(p, MAP_FAILED);
+    cr_assert_lt(mprotect(p, bytes, PROT_READ | PROT_WRITE), 0);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", ro);
+    fchmod(ro, 0777);
+    int rw = open(path, O_RDWR);
+    if (rw < 0)
+        return;
+    cr_assert_eq(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, rw, 0), MAP_FAILED);
+    p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, rw, 0);
+    cr_assert_lt(mprotect(p, bytes, PROT_READ | PROT_WRITE), 0);
+    cr_assert_lt(madvise(p, bytes, MADV_REMOVE), 0);
+    cr_assert_lt(pwrite(rw, "x", 1, 0), 0);
+    cr_assert_lt(ftruncate(rw, 0), 0);
+    cr_assert_lt(fallocate(rw, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
+    cr_assert_lt(fcntl(rw, F_ADD_SEALS, F_SEAL_WRITE), 0);
+    close(rw);
+}
+
+Test(region, an_observed_descriptor_cannot_be_made_writable)
+{
+    struct tr_shm_fds fds;
+    cr_assert_eq(tr_shm_create(&config, &fds, NULL), 0);
+    for (uint32_t i = 0; i < tr_layout_n_stats(&config); i++)
+        must_stay_read_only(fds.stat[i].ro, tr_layout_region_bytes(&config, TR_REGION_STAT));
+    must_stay_read_only(fds.slots.ro, tr_layout_region_bytes(&config, TR_REGION_SLOTS));
+    must_stay_read_only(fds.processes.ro, tr_layout_region_bytes(&config, TR_REGION_PROCESSES));
+    tr_shm_close_fds(&fds);
+}
+
+/* Writable mappings of observed regions that this process has. */
+static unsigned writable_observed(void)
+{
+    char line[512], name[64];
+    unsigned n = 0;
+    FILE *f = fopen("/proc/self/maps", "r");
+    while (f && fgets(line, sizeof(line), f))
+        for (int k = TR_REGION_SLOTS; k <= TR_REGION_STAT; k++) {
+            snprintf(name, sizeof(name), "memfd:tokenring-%d-", k);
+            n += strstr(line, name) && strstr(line, " rw-s ");
+        }
+    if (f)
+        fclose(f);
+    return n;
+}
+
+static void one_writable(struct tr_shm *s)
+{
+    (void)s;
+    _exit(writable_observed() == 1 ? 0 : 1);
+}
+static void two_writable(struct tr_shm *s)
+{
+    (void)s;
+    _exit(writable_observed() == 2 ? 0 : 1);
+}
+
+Test(region, a_child_keeps_writable_what_is_its_own_and_no_seed)
+{
+    cr_assert_eq(in_child(TR_ROLE_FRONTEND, one_writable), 0);
+    cr_assert_eq(in_child(TR_ROLE_LEDGER, one_writable), 0);
+    cr_assert_eq(in_child(TR_ROLE_ENGINE, two_writable), 0, "statistics and slots");
 }
 
 Test(region, another_layout_is_refused)
