@@ -3,25 +3,54 @@
 
 #include "base/clock.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-/* One line stays below PIPE_BUF: a pipe that polls writable then takes it whole at once. */
+/* One line stays below PIPE_BUF: a pipe takes it whole or not at all. */
 enum { LINE_MAX_BYTES = 2048 };
 
 static const char *who_am_i = "tokenring";
 static bool as_json;
+static enum tr_log_level limit = TR_LOG_INFO;
+static int own_fd = -1; /* a pipe or terminal opened once more, so that it alone does not block */
+static bool is_socket;
 
 static const char *const level_name[] = {"error", "warn", "info", "debug"};
+
+/* O_NONBLOCK belongs to the open file, which others have too: ours is another one.  Children inherit
+ * it.  What cannot be opened is asked before each line. */
+static void open_own(void)
+{
+    struct stat st;
+    if (own_fd >= 0 || fstat(STDERR_FILENO, &st))
+        return;
+    is_socket = S_ISSOCK(st.st_mode);
+    if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))
+        own_fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+}
 
 void tr_log_init(const char *who, bool json)
 {
     who_am_i = who;
     as_json = json;
+    open_own();
+}
+
+void tr_log_limit(enum tr_log_level most)
+{
+    limit = most;
+}
+
+bool tr_log_on(enum tr_log_level level)
+{
+    return level <= limit;
 }
 
 /* Everything outside printable ASCII becomes '?', and in JSON quote and backslash become '\''. */
@@ -39,7 +68,11 @@ static void sanitise(char *s)
 static void put_line(const char *line, size_t len)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT))
+    if (own_fd >= 0)
+        (void)!write(own_fd, line, len);
+    else if (is_socket)
+        (void)!send(STDERR_FILENO, line, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    else if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT))
         (void)!write(STDERR_FILENO, line, len);
 }
 
@@ -47,6 +80,8 @@ void tr_log(enum tr_log_level level, const char *fmt, ...)
 {
     char msg[LINE_MAX_BYTES - 256];
     va_list ap;
+    if (!tr_log_on(level))
+        return;
     va_start(ap, fmt);
     vsnprintf(msg, sizeof(msg), fmt, ap);
     va_end(ap);

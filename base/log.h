@@ -2,8 +2,8 @@
 /* base/log.h - one line per event on stderr, as text or JSON.
  *
  * Programs log, library code does not: only supervisor/, frontend/ and ledger/ call this, and
- * engine/ only before its first step.  A log never blocks: a line that the pipe has no room for
- * is dropped. */
+ * engine/ only before its first step.  A log never blocks: a line that the pipe, socket or terminal
+ * has no room for is dropped.  (Asking before writing is not enough: others write to the same pipe.) */
 #ifndef TR_BASE_LOG_H
 #define TR_BASE_LOG_H
 
@@ -13,6 +13,12 @@ enum tr_log_level { TR_LOG_ERROR, TR_LOG_WARN, TR_LOG_INFO, TR_LOG_DEBUG };
 
 /* Once per process, before the first line.  `who` is kept (static storage). */
 void tr_log_init(const char *who, bool json);
+
+/* Lines above this level are not written; at first that is INFO. */
+void tr_log_limit(enum tr_log_level most);
+
+/* Whether a line of this level would be written, for those that are dear to make. */
+bool tr_log_on(enum tr_log_level level);
 
 /* Control bytes and invalid UTF-8 in the message become '?': nothing a client sends can forge a
  * line. */

@@ -39,6 +39,7 @@ static int serve(int argc, char **argv)
         return 0;
     }
     tr_log_init("tokenring", h.opt.log_format);
+    tr_log_limit((enum tr_log_level)h.opt.log_level);
     if (!ret)
         ret = tr_heritage_init(&h, &err);
     if (ret) {

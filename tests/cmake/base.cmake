@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 tr_unit_test(base gguf)
+tr_unit_test(base log)
 tr_fuzz(gguf base)

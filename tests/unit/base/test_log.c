@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int reader, writer, saved;
+
+/* Standard error becomes one end of `fds`; the log is told. */
+static void capture(int fds[2])
+{
+    saved = dup(STDERR_FILENO);
+    reader = fds[0];
+    writer = fds[1];
+    dup2(writer, STDERR_FILENO);
+    tr_log_init("test", false);
+}
+
+static void release(void)
+{
+    dup2(saved, STDERR_FILENO);
+}
+
+static size_t drain(char *buf, size_t cap)
+{
+    size_t len = 0;
+    ssize_t n;
+
+    fcntl(reader, F_SETFL, O_NONBLOCK);
+    while (len < cap && (n = read(reader, buf + len, cap - len)) > 0)
+        len += (size_t)n;
+    return len;
+}
+
+static char got[4 << 20];
+
+/* Whole lines only, and none of them waits: Criterion's timeout would tell. */
+static void flood(int fds[2])
+{
+    char word[1500];
+
+    capture(fds);
+    memset(word, 'x', sizeof(word) - 1);
+    word[sizeof(word) - 1] = '\0';
+    for (int i = 0; i < 2000; i++)
+        tr_log(TR_LOG_INFO, "%d %s end", i, word);
+    release();
+    size_t len = drain(got, sizeof(got) - 1);
+    got[len] = '\0';
+    cr_expect(len > 1500 && got[len - 1] == '\n');
+    for (char *p = got, *nl; (nl = strchr(p, '\n')); p = nl + 1) {
+        *nl = '\0';
+        cr_expect(strlen(p) > 1500 && strcmp(nl - 4, " end") == 0, "%.60s", p);
+    }
+    cr_expect_null(strstr(got, " 1999 x"), "what found no room is dropped");
+}
+
+Test(log, a_full_pipe_drops_lines, .timeout = 20)
+{
+    int fds[2];
+    cr_assert_eq(pipe(fds), 0);
+    flood(fds);
+    cr_expect_eq(fcntl(writer, F_GETFL) & O_NONBLOCK, 0, "the others' end is as it was");
+}
+
+Test(log, a_full_socket_drops_lines, .timeout = 20)
+{
+    int fds[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    flood(fds);
+}
+
+Test(log, lines_above_the_limit_are_not_written)
+{
+    int fds[2];
+    cr_assert_eq(pipe(fds), 0);
+    capture(fds);
+    tr_log_limit(TR_LOG_WARN);
+    cr_expect(tr_log_on(TR_LOG_ERROR) && tr_log_on(TR_LOG_WARN) && !tr_log_on(TR_LOG_INFO));
+    tr_log(TR_LOG_WARN, "this\none");
+    tr_log(TR_LOG_INFO, "not this one");
+    release();
+    got[drain(got, sizeof(got) - 1)] = '\0';
+    cr_expect(strstr(got, "warn  test: this?one\n") && !strstr(got, "not this one"), "%s", got);
+}
