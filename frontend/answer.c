@@ -257,8 +257,10 @@ void tr_conn_stream_begin(struct tr_conn *c, const char *type)
     if (c->state == TR_CONN_DEAD)
         return;
     c->chunked_out = c->http.minor == 1;
-    if (!c->chunked_out)
+    if (!c->chunked_out) {
         c->keep = false;
+        tr_conn_close_hard(c, true);
+    }
     struct tr_emit *t = begin_head(c, 200, type);
     field(t, "Cache-Control", "no-cache, no-transform");
     field(t, "X-Accel-Buffering", "no");
@@ -295,12 +297,13 @@ void tr_conn_stream_end(struct tr_conn *c)
     done(c);
 }
 
-void tr_conn_stream_abort(struct tr_conn *c)
+void tr_conn_stream_abort(struct tr_conn *c, bool hard)
 {
     tr_conn_unbind(c);
     if (c->state == TR_CONN_DEAD)
         return;
     c->cut = true;
+    c->cut_hard |= hard;
     tr_conn_mark(c);
 }
 

@@ -79,7 +79,7 @@ static void expired(struct tr_conn *c, uint64_t now)
 {
     uint64_t w = write_deadline(c);
     if (c->state != TR_CONN_LINGER && w && now >= w) {
-        c->d->stats.slow_clients++;
+        tr_conn_close_hard(c, true); /* the kernel's bytes for it go too */
         tr_conn_kill(c, TR_CONN_SLOW);
     } else if (c->state == TR_CONN_LINGER || c->answered || !tr_http_begun(&c->http)) {
         tr_conn_kill(c, TR_CONN_RESET); /* idle, or has its answer already */
@@ -114,6 +114,7 @@ void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why)
     d->stats.open--;
     d->stats.busy -= due;
     d->stats.resets += due && why == TR_CONN_RESET;
+    d->stats.slow_clients += why == TR_CONN_SLOW;
     tr_conn_delivery_gone(c);
     event_del(&c->ev);
     event_del(&c->timer);
@@ -139,15 +140,21 @@ void tr_conn_reap(struct tr_conn *c)
     free(c);
 }
 
+/* Whatever closes the socket from here on, this process's death too, is a reset. */
+void tr_conn_close_hard(const struct tr_conn *c, bool on)
+{
+    struct linger l = {.l_onoff = on, .l_linger = 0};
+    setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+}
+
 /* A cut must be seen.  A missing last chunk is enough on HTTP/1.1, unless the kernel would keep
  * unsent bytes for a client that reads nothing; everything else is reset. */
 static void close_cut(struct tr_conn *c)
 {
-    bool clear =
-        c->chunked_out && evbuffer_get_length(c->out) == 0 && tr_conn_acked(c) == c->written;
-    struct linger hard = {.l_onoff = 1, .l_linger = 0};
+    bool clear = c->chunked_out && !c->cut_hard && evbuffer_get_length(c->out) == 0 &&
+                 tr_conn_acked(c) == c->written;
     if (!clear)
-        setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+        tr_conn_close_hard(c, true);
     tr_conn_kill(c, TR_CONN_RESET);
 }
 
@@ -155,6 +162,7 @@ static void close_cut(struct tr_conn *c)
  * does not destroy the answer on its way (RFC 9112 9.6). */
 static void begin_linger(struct tr_conn *c)
 {
+    tr_conn_close_hard(c, false);
     if (shutdown(c->fd, SHUT_WR) < 0) {
         tr_conn_kill(c, TR_CONN_RESET);
         return;
@@ -200,11 +208,17 @@ void tr_conn_write_out(struct tr_conn *c)
         c->blocked_ns = tr_now_ns();
 }
 
+/* ETIMEDOUT is TCP_USER_TIMEOUT: the peer's kernel has acknowledged nothing for so long. */
+static enum tr_conn_why why_of(int error)
+{
+    return error == ETIMEDOUT ? TR_CONN_SLOW : TR_CONN_RESET;
+}
+
 /* After writing: faults, the end of the answer, the wish for more. */
 static void after_write(struct tr_conn *c)
 {
     if (c->broken) {
-        tr_conn_kill(c, TR_CONN_RESET);
+        tr_conn_kill(c, why_of(c->broken));
         return;
     }
     size_t unsent = evbuffer_get_length(c->out);
@@ -225,7 +239,10 @@ static void look_for_close(struct tr_conn *c)
     if (poll(&p, 1, 0) <= 0)
         return;
     if (p.revents & (POLLERR | POLLHUP | POLLNVAL)) {
-        tr_conn_kill(c, TR_CONN_RESET);
+        int error = 0;
+        socklen_t len = sizeof(error);
+        getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+        tr_conn_kill(c, why_of(error));
         return;
     }
     if (!(p.revents & POLLRDHUP))

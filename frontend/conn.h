@@ -127,7 +127,8 @@ void tr_conn_errorf(struct tr_conn *c, enum tr_err e, const char *param, const c
     __attribute__((format(printf, 4, 5)));
 
 /* Head of a stream: status 200, no-cache, no-transform, X-Accel-Buffering: no, Incremental: ?1.
- * HTTP/1.1: chunked; HTTP/1.0: ended by the close. */
+ * HTTP/1.1: chunked; HTTP/1.0: ended by the close, and until tr_conn_stream_end any close is a reset:
+ * the FIN of a dead process's kernel would look like the end of a whole answer. */
 void tr_conn_stream_begin(struct tr_conn *c, const char *type);
 
 /* One chunk.  Always takes it (ask tr_conn_room first).  An empty one is nothing.  When unsent
@@ -139,8 +140,8 @@ void tr_conn_stream_write(struct tr_conn *c, const char *data, size_t len);
 void tr_conn_stream_end(struct tr_conn *c);
 
 /* Ends it so that the cut shows: no last chunk, and a reset if the client could mistake the end
- * (HTTP/1.0) or bytes are unsent.  Unbinds the owner. */
-void tr_conn_stream_abort(struct tr_conn *c);
+ * (HTTP/1.0), bytes are unsent, or `hard`.  Unbinds the owner. */
+void tr_conn_stream_abort(struct tr_conn *c, bool hard);
 
 /* Writes what there is now instead of at the end of the turn.  Errors are reported later, from
  * the loop. */
@@ -155,11 +156,14 @@ size_t tr_conn_room(const struct tr_conn *c);
 uint64_t tr_conn_accepted(const struct tr_conn *c);
 uint64_t tr_conn_acked(struct tr_conn *c);
 
+/* Since when bytes wait and the kernel has taken none; 0: not so. */
+uint64_t tr_conn_blocked_ns(const struct tr_conn *c);
+
 /* ---- owner ----------------------------------------------------------------------------- */
 
 enum tr_conn_why {
     TR_CONN_RESET, /* reset by the peer, or a write failed */
-    TR_CONN_SLOW,  /* nothing could be written for write_deadline_ns */
+    TR_CONN_SLOW,  /* nothing could be written for write_deadline_ns, or TCP_USER_TIMEOUT */
     TR_CONN_SHUT   /* the server closes (tr_httpd_free) */
 };
 

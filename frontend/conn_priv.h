@@ -42,8 +42,9 @@ struct tr_conn {
 
     /* what the kernel said last (edges are remembered here) */
     bool may_read, may_write, rdhup;
-    int broken; /* errno of a failed write: gone at the end of the turn */
-    bool cut;   /* the owner cut the answer: closed at the end of the turn */
+    int broken;    /* errno of a failed write: gone at the end of the turn */
+    bool cut;      /* the owner cut the answer: closed at the end of the turn ... */
+    bool cut_hard; /* ... by a reset in any case */
 
     /* request */
     struct tr_http http;
@@ -101,6 +102,7 @@ void tr_conn_work(struct tr_conn *c); /* everything that can be done now; from t
 void tr_conn_turn_end(struct tr_conn *c);
 void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why); /* from the loop only */
 void tr_conn_reap(struct tr_conn *c);
+void tr_conn_close_hard(const struct tr_conn *c, bool on);
 void tr_conn_write_out(struct tr_conn *c); /* what the kernel takes; faults in `broken` */
 
 /* intake.c */

@@ -16,6 +16,11 @@ uint64_t tr_conn_accepted(const struct tr_conn *c)
     return c->accepted;
 }
 
+uint64_t tr_conn_blocked_ns(const struct tr_conn *c)
+{
+    return c->blocked_ns;
+}
+
 /* A FIN that is not acknowledged counts as one byte in the queue: the answer is then one byte low
  * for a moment, never high. */
 uint64_t tr_conn_acked(struct tr_conn *c)

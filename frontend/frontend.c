@@ -12,7 +12,10 @@
 #include <unistd.h>
 
 enum { WORKERS = 2 };
-#define CUT_NS (700 * 1000000ull) /* after the cut everybody has so long to be told */
+/* After the cut engine and ledger have so long to say their part of each end, then it is told without
+ * them; and so long in all until everybody has been told. */
+#define CUT_WAIT_NS (500 * 1000000ull)
+#define CUT_NS (700 * 1000000ull)
 
 struct body {
     struct tr_fe fe;
@@ -64,6 +67,8 @@ static bool drained(struct body *b)
         b->cut_ns = tr_now_ns();
         tr_streams_cancel_all(fe, TR_ERR_DRAIN_LIMIT);
     }
+    if (b->cut && tr_now_ns() - b->cut_ns > CUT_WAIT_NS)
+        tr_streams_end_all(fe, TR_ERR_DRAIN_LIMIT);
     if (b->cut && tr_now_ns() - b->cut_ns > CUT_NS)
         return true;
     const struct tr_httpd_stats *st = tr_httpd_stats(fe->httpd);

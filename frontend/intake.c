@@ -185,7 +185,7 @@ static void dispatch(struct tr_conn *c)
     c->rq.route->handler(c, &c->rq, c->d->ops.ctx);
     if (!c->answer_done && !c->ops) {
         if (c->head_sent)
-            tr_conn_stream_abort(c);
+            tr_conn_stream_abort(c, false);
         else
             tr_conn_error(c, TR_ERR_INTERNAL, NULL, NULL);
     }

@@ -4,7 +4,9 @@
 #include "frontend/stream.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "shm/bill.h"
+#include "shm/close.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +67,70 @@ struct tr_stream *tr_stream_find(struct tr_fe *fe, struct tr_stream_id id)
     return NULL;
 }
 
+/* ---- how it ended ---- */
+
+/* What the rings say, or this process found: the worst of the choices. */
+static enum tr_close close_of(const struct tr_stream *s)
+{
+    const struct tr_ring *worst = NULL;
+    uint32_t state = TR_FREE;
+
+    if (s->failure)
+        return tr_close_by(s->failure);
+    for (uint32_t k = 0; k < s->n; k++) {
+        const struct tr_choice *ch = &s->choice[k];
+        /* The states stand in falling order of happiness. */
+        if (tr_state_terminal(ch->state) && ch->state > state) {
+            state = ch->state;
+            worst = tr_ring_at(s->fe->shm, ch->slot);
+        }
+    }
+    return worst ? tr_close_of(state, worst->finish, worst->err) : TR_CLOSE_INTERNAL;
+}
+
+enum tr_err tr_stream_outcome(const struct tr_stream *s)
+{
+    if (s->failure)
+        return tr_close_info(tr_close_by(s->failure))->err;
+    for (uint32_t k = 0; k < s->n; k++)
+        if (s->choice[k].state == TR_ERROR || s->choice[k].state == TR_CANCELLED)
+            return tr_close_info(close_of(s))->err;
+    return TR_OK;
+}
+
+static bool all_ended(const struct tr_stream *s)
+{
+    for (uint32_t k = 0; k < s->n; k++)
+        if (!tr_state_terminal(s->choice[k].state))
+            return false;
+    return true;
+}
+
+static double seconds(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
+}
+
+/* One line for each request; those with a natural end only if somebody wants them. */
+static void log_end(const struct tr_stream *s, enum tr_close c, const char *how)
+{
+    const struct tr_close_info *i = tr_close_info(c);
+    const struct tr_receipt *r = &s->receipt;
+    const struct tr_ask *a = s->ask;
+
+    if (!tr_log_on(i->level))
+        return;
+    struct tr_usage u = tr_stream_usage(s);
+    tr_log(
+        i->level,
+        "stream %s ended: %s (%s)%s; request %s, tokens %llu + %llu, choices %u, bytes %llu, first "
+        "byte after %.3f s, end after %.3f s",
+        s->stream_id, i->reason, i->words, how, a->request_id, (unsigned long long)u.prompt,
+        (unsigned long long)u.completion, s->n,
+        (unsigned long long)(tr_conn_accepted(s->conn) - s->bytes_before),
+        seconds(a->arrival_ns, r->rec.first_byte_ns), seconds(a->arrival_ns, tr_now_ns()));
+}
+
 /* The reader is gone: everything of this stream ends in this turn. */
 static void drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
 {
@@ -76,6 +142,8 @@ static void drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
                 &tr_cursor_at(s->fe->shm, s->fe->shm->my_area, s->choice[k].slot)->disconnect_ns,
                 now, memory_order_relaxed); /* the dirty bit of the command publishes it */
     tr_stream_cancel(s, why);
+    /* What had ended before keeps its reason, as it does in the ledger. */
+    log_end(s, all_ended(s) ? close_of(s) : tr_close_by(why), ", without its terminal event");
     release_slots(s);
     tr_receipt_deliver_now(&s->receipt, s->fe, acked);
     free_stream(s);
@@ -83,10 +151,13 @@ static void drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
 
 void tr_stream_cut(struct tr_stream *s, enum tr_err why)
 {
+    const struct tr_close_info *i = tr_close_info(tr_close_by(why));
     struct tr_conn *c = s->conn;
     uint64_t acked = tr_conn_acked(c);
 
-    tr_conn_stream_abort(c);
+    if (i->told == TR_TOLD_EVENT && !tr_conn_blocked_ns(c))
+        tr_stat_add(s->fe->stat, TR_STAT_NO_TERMINAL, 1);
+    tr_conn_stream_abort(c, i->cut == TR_CUT_RESET);
     drop(s, why, acked);
 }
 
@@ -123,7 +194,7 @@ static void on_gone(void *owner, enum tr_conn_why why)
                                       [TR_CONN_SHUT] = TR_ERR_DRAIN_LIMIT};
     struct tr_stream *s = owner;
 
-    if (why == TR_CONN_SHUT) /* ours: the socket would have taken a terminal event */
+    if (why == TR_CONN_SHUT && !tr_conn_blocked_ns(s->conn)) /* it would have taken the event */
         tr_stat_add(s->fe->stat, TR_STAT_NO_TERMINAL, 1);
     drop(s, err[why], tr_conn_acked(s->conn));
 }
@@ -181,6 +252,7 @@ static void begin(struct tr_stream *s)
 {
     tr_conn_header(s->conn, "X-Tokenring-Stream", s->stream_id);
     tr_conn_bind(s->conn, &owner_ops, s);
+    s->bytes_before = tr_conn_accepted(s->conn);
     s->last_byte_ns = tr_now_ns();
     if (s->ask->stream) {
         tr_conn_stream_begin(s->conn, tr_frame_content_type(s->frame));
@@ -293,9 +365,10 @@ struct tr_usage tr_stream_usage(const struct tr_stream *s)
     struct tr_usage u = {0};
 
     for (uint32_t k = 0; k < s->n; k++) {
-        const struct tr_ring *r = tr_ring_at(s->fe->shm, s->choice[k].slot);
-        u.completion += r->finish_index;
-        if (!r->group_bill_prompt)
+        const struct tr_choice *ch = &s->choice[k];
+        const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
+        u.completion += tr_state_terminal(ch->state) ? r->finish_index : ch->scanned;
+        if (!ch->admitted || !r->group_bill_prompt)
             continue;
         u.prompt += r->prompt_len;
         u.cached += atomic_load_explicit(&r->cached_tokens, memory_order_relaxed);
@@ -328,26 +401,6 @@ static bool gate_open(struct tr_stream *s)
     return true;
 }
 
-enum tr_err tr_stream_outcome(const struct tr_stream *s)
-{
-    if (s->failure)
-        return s->failure;
-    for (uint32_t k = 0; k < s->n; k++) {
-        const struct tr_choice *ch = &s->choice[k];
-        if (ch->state != TR_ERROR && ch->state != TR_CANCELLED)
-            continue;
-        uint32_t e = tr_ring_at(s->fe->shm, ch->slot)->err;
-        return e > TR_OK && e < TR_ERR_COUNT ? (enum tr_err)e : TR_ERR_INTERNAL;
-    }
-    return TR_OK;
-}
-
-static bool was_cancelled(enum tr_err e)
-{
-    return e == TR_ERR_CANCELLED || e == TR_ERR_DEADLINE || e == TR_ERR_DRAIN_LIMIT ||
-           e == TR_ERR_SLOW_CLIENT || e == TR_ERR_CLIENT_GONE;
-}
-
 /* Notes that everything written so far carries the tokens framed so far; with the end of an answer,
  * a token without text that ended it is among them. */
 static void mark(struct tr_stream *s, bool whole)
@@ -376,11 +429,12 @@ static void end_streamed(struct tr_stream *s, enum tr_err e)
     }
     s->dialect->event(s, &(struct tr_event){.type = TR_EV_USAGE, .members = 1, .err = e});
     uint64_t tokens = tr_stream_usage(s).completion;
+    bool cancelled = e && tr_close_info(tr_close_by(e))->state == TR_CANCELLED;
     s->dialect->event(s, &(struct tr_event){.type = e ? TR_EV_FAIL : TR_EV_END,
                                             .members = 1,
                                             .length = length,
                                             .err = e,
-                                            .cancelled = was_cancelled(e),
+                                            .cancelled = cancelled,
                                             .last_token = (int64_t)tokens - 1});
     mark(s, !e);
     struct tr_conn *c = s->conn;
@@ -397,7 +451,7 @@ static void end_whole(struct tr_stream *s, enum tr_err e)
         tr_emit_reset(json);
         s->dialect->body(s, json);
         if (json->failed)
-            e = TR_ERR_INTERNAL;
+            e = s->failure = TR_ERR_INTERNAL;
     }
     if (e) {
         tr_conn_error(c, e, NULL, NULL);
@@ -412,19 +466,42 @@ static void end_whole(struct tr_stream *s, enum tr_err e)
     tr_receipt_deliver_later(&s->receipt, s->fe, c);
 }
 
-static bool try_end(struct tr_stream *s)
+/* The terminal event, or the whole answer, is handed to the connection: the rings are not needed any
+ * more. */
+static void end(struct tr_stream *s)
 {
-    if (!gate_open(s))
-        return false;
     enum tr_err e = tr_stream_outcome(s);
+
     if (s->ask->stream)
         end_streamed(s, e);
     else
         end_whole(s, e);
-    /* The terminal event is with the connection: the rings are not needed any more. */
+    log_end(s, close_of(s), "");
     release_slots(s);
     free_stream(s);
+}
+
+static bool try_end(struct tr_stream *s)
+{
+    if (!gate_open(s))
+        return false;
+    end(s);
     return true;
+}
+
+void tr_streams_end_all(struct tr_fe *fe, enum tr_err why)
+{
+    struct tr_stream *next;
+
+    for (struct tr_stream *s = fe->streams; s; s = next) {
+        next = s->next;
+        if (!s->failure && !all_ended(s))
+            s->failure = why;
+        if (s->ask->stream && tr_conn_room(s->conn) == 0)
+            tr_stream_cut(s, why);
+        else
+            end(s);
+    }
 }
 
 /* ---- turns ---- */
@@ -464,28 +541,28 @@ static void spread_failure(struct tr_stream *s)
 
 static bool pump_one(struct tr_stream *s)
 {
-    bool moved = false, all_ended = true, all_out = true;
+    bool moved = false, ended = true, all_out = true;
 
     for (uint32_t k = 0; k < s->n; k++) {
         moved |= tr_choice_scan(s, &s->choice[k]);
-        all_ended &= tr_state_terminal(s->choice[k].state);
+        ended &= tr_state_terminal(s->choice[k].state);
     }
-    if (!all_ended)
+    if (!ended)
         tr_stream_deadline(s);
     spread_failure(s);
     lifecycle(s);
     for (uint32_t k = 0; k < s->n; k++) {
         /* Begin with another choice each time, so that a narrow connection is shared. */
         struct tr_choice *ch = &s->choice[(k + s->number) % s->n];
-        moved |= tr_choice_frame(s, ch, all_ended);
+        moved |= tr_choice_frame(s, ch, ended);
         all_out &= tr_choice_out(s, ch);
         tr_choice_publish(s, ch);
     }
     if (moved && s->ask->stream)
         mark(s, false);
-    if (all_ended && all_out)
+    if (ended && all_out)
         return try_end(s) || moved;
-    if (all_ended && !s->gate_ns && tr_stream_outcome(s))
+    if (ended && !s->gate_ns && tr_stream_outcome(s))
         s->gate_ns = tr_now_ns(); /* tr_streams_tick cuts it if it stays stuck */
     return moved;
 }

@@ -11,7 +11,8 @@
  *   I1  sent <= scanned <= published; both are published to the engine after each turn
  *   I2  one terminal event, after everything before it; it waits until the ledger has the record or
  *       --ledger-wait-ms have passed (counted)
- *   I3  RELEASE is posted for every slot exactly once: with the terminal event, or with the cut
+ *   I3  RELEASE is posted for every slot exactly once: with the terminal event, or with the cut.
+ *       Whether there is an event, how a cut shows and what the log says: shm/close.def
  *   I4  after a close nothing of the ring is read any more
  *
  * Full: tr_conn_room says 0, `sent` stands still, the window closes, the engine parks the sequence.
@@ -81,6 +82,7 @@ struct tr_stream {
     uint64_t deadline_ns, max_ns;         /* 0 none */
     uint64_t gate_ns;                     /* since when all has ended; 0 not yet */
     uint64_t last_byte_ns;                /* something was handed to the connection */
+    uint64_t bytes_before;                /* the connection's count when this answer began */
     uint64_t drain_since_ns, drain_bytes; /* --min-drain-bps */
     uint32_t queue_seen, prefill_seen;    /* last QUEUED and PREFILL */
     bool cancelled;                       /* CANCEL has been posted */
@@ -105,6 +107,9 @@ void tr_streams_tick(struct tr_fe *fe, uint64_t now_ns);
 /* Cancels all choices; the stream ends when the engine has said so. */
 void tr_stream_cancel(struct tr_stream *s, enum tr_err why);
 void tr_streams_cancel_all(struct tr_fe *fe, enum tr_err why);
+
+/* Ends all that is left without waiting for engine or ledger: this process is about to end. */
+void tr_streams_end_all(struct tr_fe *fe, enum tr_err why);
 
 struct tr_stream *tr_stream_find(struct tr_fe *fe, struct tr_stream_id id);
 

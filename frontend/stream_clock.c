@@ -5,8 +5,10 @@
 
 #include "base/clock.h"
 
-/* A failed stream whose socket takes nothing is cut after so long. */
+/* What a failed stream's socket has not taken stands before the event that says so: cut when it takes
+ * nothing for so long, or not all of it in so long. */
 #define STUCK_NS (5 * 1000000000ull)
+#define LATE_NS (30 * 1000000000ull)
 
 /* Slower than --min-drain-bps over the write deadline, while bytes wait. */
 static bool drains_too_slowly(struct tr_stream *s, uint64_t now)
@@ -47,21 +49,29 @@ void tr_stream_deadline(struct tr_stream *s)
         fe->wake_ns = due;
 }
 
+static bool stuck(const struct tr_stream *s, uint64_t now)
+{
+    uint64_t since = tr_conn_blocked_ns(s->conn);
+
+    if (!s->gate_ns || !since || now < s->gate_ns || !tr_stream_outcome(s))
+        return false;
+    since = since > s->gate_ns ? since : s->gate_ns;
+    return (now > since && now - since > STUCK_NS) || now - s->gate_ns > LATE_NS;
+}
+
 static void tick_one(struct tr_stream *s, uint64_t now)
 {
     const struct tr_frontend_config *cfg = s->fe->cfg;
 
     if (!s->ask->stream)
         return;
-    if (drains_too_slowly(s, now)) {
-        tr_stream_cut(s, TR_ERR_SLOW_CLIENT);
-        return;
-    }
-    if (s->gate_ns && now - s->gate_ns > STUCK_NS && tr_conn_room(s->conn) == 0 &&
-        tr_stream_outcome(s)) {
+    if (stuck(s, now)) {
         tr_stream_cut(s, tr_stream_outcome(s));
         return;
     }
+    /* Its socket takes bytes, so it is told. */
+    if (drains_too_slowly(s, now))
+        tr_stream_cancel(s, TR_ERR_SLOW_CLIENT);
     if (cfg->heartbeat_ns && now - s->last_byte_ns >= cfg->heartbeat_ns &&
         tr_conn_unsent(s->conn) == 0) {
         tr_stream_probe(s);

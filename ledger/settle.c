@@ -2,6 +2,7 @@
 #include "ledger/settle.h"
 
 #include "base/clock.h"
+#include "shm/close.h"
 
 #include <string.h>
 
@@ -10,10 +11,19 @@ static uint32_t state_of(const struct tr_ring *r)
     return atomic_load_explicit(&r->state, memory_order_acquire);
 }
 
-/* A choice that was still running ends as an error of the service; one that had ended keeps its end. */
+/* How a choice ends that no engine has ended: by the drain's limit if that was reached, which is what
+ * its client was told, else as an error of the service. */
+static const struct tr_close_info *end_of_running(const struct tr_shm *s)
+{
+    uint32_t drain = atomic_load_explicit(&s->control->drain, memory_order_relaxed);
+    return tr_close_info(drain == TR_DRAIN_CUT ? TR_CLOSE_DRAIN : TR_CLOSE_ENGINE_LOST);
+}
+
+/* One that had ended keeps its end. */
 static void add_choice(const struct tr_shm *s, uint32_t slot, struct tr_bill *b)
 {
     const struct tr_ring *r = tr_ring_at(s, slot);
+    const struct tr_close_info *lost = end_of_running(s);
     uint32_t state;
     int64_t n = tr_ring_read(s, slot, atomic_load_explicit(&r->gen, memory_order_relaxed), &state);
     uint64_t published = n > 0 ? (uint64_t)n : 0;
@@ -30,9 +40,10 @@ static void add_choice(const struct tr_shm *s, uint32_t slot, struct tr_bill *b)
         b->first_token_ns = first;
     if (published && r->prompt_len + published <= s->config.n_ctx)
         b->last_token = tr_ring_ids(s, slot)[r->prompt_len + published - 1];
-    if (!ended || state > b->state) {
-        b->state = ended ? state : TR_ERROR;
-        b->err = ended ? r->err : TR_ERR_ENGINE_LOST;
+    uint32_t last = ended ? state : lost->state;
+    if (last > b->state) {
+        b->state = last;
+        b->err = ended ? r->err : lost->err;
         b->finish = ended ? r->finish : TR_FINISH_NONE;
     }
     if (ended && r->disconnect_ns)

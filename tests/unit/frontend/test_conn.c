@@ -107,7 +107,7 @@ static void slow_half_closed(void *owner)
     if (s->begin) {
         tr_conn_stream_write(s->c, ": probe\n\n", 9);
     } else if (rig.cancel_on_fin) {
-        tr_conn_stream_abort(s->c);
+        tr_conn_stream_abort(s->c, false);
         slow_free(s);
     }
 }
@@ -181,7 +181,7 @@ static void do_cut(struct tr_conn *c, const struct tr_http_request *rq, void *ct
     tr_conn_stream_begin(c, "text/event-stream");
     tr_conn_stream_write(c, "data: 1\n\n", 9);
     tr_conn_flush(c);
-    tr_conn_stream_abort(c);
+    tr_conn_stream_abort(c, false);
 }
 
 static void do_flood(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)

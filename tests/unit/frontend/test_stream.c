@@ -862,14 +862,14 @@ Test(stream_clock, coalescing_gathers_tokens_that_come_close_together)
     tr_rig_close(c, false);
 }
 
-Test(stream_clock, a_reader_below_the_least_rate_is_cut_by_name)
+/* A stream whose reader has stopped, cancelled for its rate; `now` is when its bytes began to wait. */
+static struct tr_rig_client *too_slow(uint64_t *now)
 {
     tr_rig_defaults(&rig);
     rig.cfg.min_drain_bps = 1000000;
     rig.cfg.write_deadline_ns = 10000 * 1000000ull;
     tr_rig_start(&rig, 32, false);
     struct tr_rig_client *c = tr_rig_connect(&rig, 4096);
-    uint64_t now = tr_now_ns();
 
     tr_rig_send(c, "POST", "/v1/completions", NULL, PROMPT(",\"stream\":true,\"logprobs\":20"));
     tr_rig_run(&rig);
@@ -877,14 +877,53 @@ Test(stream_clock, a_reader_below_the_least_rate_is_cut_by_name)
         tr_sengine_text(&rig.engine, slot_of(0), "a");
         tr_rig_run(&rig);
     }
-    tr_streams_tick(&rig.fe, now);
-    tr_streams_tick(&rig.fe, now + 5000 * 1000000ull);
+    *now = tr_now_ns();
+    tr_streams_tick(&rig.fe, *now);
+    tr_streams_tick(&rig.fe, *now + 5000 * 1000000ull);
     tr_rig_run(&rig);
     cr_expect(rig.engine.slot[slot_of(0)].cancelled == 0);
-    tr_streams_tick(&rig.fe, now + 10001 * 1000000ull);
+    tr_streams_tick(&rig.fe, *now + 10001 * 1000000ull);
     tr_rig_run(&rig);
     cr_expect(rig.engine.slot[slot_of(0)].cancelled == TR_ERR_SLOW_CLIENT);
+    return c;
+}
+
+Test(stream_clock, a_reader_below_the_least_rate_is_told_if_it_reads_on)
+{
+    uint64_t now;
+    struct tr_rig_client *c = too_slow(&now);
+
+    for (int i = 0; i < 200 && !strstr(tr_rig_body(c), "[DONE]"); i++) {
+        receive(c);
+        usleep(1000);
+    }
+    const char *body = tr_rig_body(c);
+    cr_expect(count(body, "\"code\":\"slow_client\"") == 1 && count(body, "[DONE]") == 1 &&
+                  count(body, "\"finish_reason\":\"") == 0,
+              "%.300s", body);
     cr_expect(rig.engine.slot[slot_of(0)].released);
+    cr_expect(rig.fe.stat->value[TR_STAT_NO_TERMINAL] == 0);
+    tr_rig_close(c, false);
+}
+
+Test(stream_clock, a_reader_below_the_least_rate_is_cut_if_it_does_not)
+{
+    uint64_t now;
+    struct tr_rig_client *c = too_slow(&now);
+
+    tr_streams_tick(&rig.fe, tr_now_ns() + 4000 * 1000000ull);
+    tr_rig_run(&rig);
+    cr_expect(!rig.engine.slot[slot_of(0)].released);
+    tr_streams_tick(&rig.fe, tr_now_ns() + 6000 * 1000000ull);
+    tr_rig_run(&rig);
+    cr_expect(rig.engine.slot[slot_of(0)].released);
+    cr_expect(rig.fe.n_streams == 0);
+    cr_expect(rig.fe.stat->value[TR_STAT_NO_TERMINAL] == 0, "it took nothing");
+    char left[65536];
+    ssize_t n;
+    while ((n = recv(c->fd, left, sizeof(left), 0)) > 0)
+        ;
+    cr_expect(n < 0, "a reset, not an end");
     tr_rig_close(c, false);
 }
 
