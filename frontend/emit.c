@@ -54,8 +54,8 @@ static char *room(struct tr_emit *e, size_t n)
 
 void tr_emit_bytes(struct tr_emit *e, const char *s, size_t len)
 {
-    char *p = room(e, len);
-    if (p && len) {
+    char *p = len ? room(e, len) : NULL; /* an empty emitter has no buffer to point into */
+    if (p) {
         memcpy(p, s, len);
         e->len += len;
     }

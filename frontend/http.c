@@ -19,6 +19,7 @@ enum state {
     HEAD,
     BODY,
     SIZE,
+    SIZE_SPACE,
     EXT,
     SIZE_LF,
     DATA,
@@ -73,10 +74,10 @@ void tr_http_next(struct tr_http *h)
 
 bool tr_http_begun(const struct tr_http *h)
 {
-    return h->state != START || h->blank_seen;
+    return h->state != START;
 }
 
-static enum tr_http_ev bad(struct tr_http *h, enum tr_err err, const char *why)
+enum tr_http_ev tr_http_bad(struct tr_http *h, enum tr_err err, const char *why)
 {
     h->state = BAD;
     h->err = err;
@@ -86,17 +87,6 @@ static enum tr_http_ev bad(struct tr_http *h, enum tr_err err, const char *why)
 
 /* ---- characters ------------------------------------------------------------------------ */
 
-static bool is_alnum(unsigned char c)
-{
-    return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-}
-
-/* tchar of RFC 9110 5.6.2 */
-static bool is_token(unsigned char c)
-{
-    return is_alnum(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
-}
-
 /* May stand in a line of the head: no control character but HT. */
 static bool is_text(unsigned char c)
 {
@@ -105,87 +95,13 @@ static bool is_text(unsigned char c)
 
 /* ---- request line ---------------------------------------------------------------------- */
 
-/* Decodes and normalises head[off, off+len) in place: escapes resolved, "//" and a final "/"
- * removed.  Its new length, 0 if it is not a path. */
-static size_t normalise(char *p, size_t len)
-{
-    size_t out = 0;
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)p[i];
-        if (c == '%') {
-            int hi = len - i > 2 ? hex((unsigned char)p[i + 1]) : -1;
-            int lo = len - i > 2 ? hex((unsigned char)p[i + 2]) : -1;
-            if (hi < 0 || lo < 0)
-                return 0;
-            c = (unsigned char)(hi << 4 | lo);
-            i += 2;
-            if (c < 0x20 || c == 0x7f)
-                return 0;
-        }
-        if (c == '/' && out > 0 && p[out - 1] == '/')
-            continue;
-        p[out++] = (char)c;
-    }
-    if (out > 1 && p[out - 1] == '/')
-        out--;
-    return out;
-}
-
-/* Where the path begins in an absolute-form target, which names scheme and host first
- * (RFC 9112 3.2.2); 0 for other targets, SIZE_MAX for a broken one. */
-static size_t skip_authority(const char *t, size_t len)
-{
-    size_t at = len > 7 && strncasecmp(t, "http://", 7) == 0    ? 7
-                : len > 8 && strncasecmp(t, "https://", 8) == 0 ? 8
-                                                                : 0;
-    if (at == 0)
-        return 0;
-    size_t begin = at;
-    while (at < len && t[at] != '/' && t[at] != '?')
-        if (t[at++] == '@')
-            return SIZE_MAX;
-    return at == begin ? SIZE_MAX : at;
-}
-
-static enum tr_http_ev set_target(struct tr_http *h, size_t off, size_t len)
-{
-    char *t = h->head + off;
-    if (len > TR_HTTP_MAX_TARGET)
-        return bad(h, TR_ERR_URI_TOO_LONG, NULL);
-    for (size_t i = 0; i < len; i++)
-        if (t[i] <= 0x20 || t[i] == 0x7f || t[i] == '#')
-            return bad(h, TR_ERR_BAD_HTTP, "The request target holds a character it must not.");
-    if (len == 1 && t[0] == '*' && h->method == TR_HTTP_OPTIONS) {
-        h->target[0] = (struct tr_http_place){(uint32_t)off, 1};
-        return TR_HTTP_MORE;
-    }
-    size_t skip = skip_authority(t, len);
-    if (skip == SIZE_MAX)
-        return bad(h, TR_ERR_BAD_HTTP, "The request target names no valid host.");
-    const char *q = memchr(t, '?', len);
-    size_t path_end = q ? (size_t)(q - t) : len;
-    if (q)
-        h->target[1] =
-            (struct tr_http_place){(uint32_t)(off + path_end + 1), (uint32_t)(len - path_end - 1)};
-    if (skip && skip == path_end) { /* http://host?query: the path is "/" */
-        t[--skip] = '/';
-    } else if (len == skip || t[skip] != '/') {
-        return bad(h, TR_ERR_BAD_HTTP, "The request target must begin with a slash.");
-    }
-    size_t n = normalise(t + skip, path_end - skip);
-    if (n == 0)
-        return bad(h, TR_ERR_BAD_HTTP, "The path holds a bad escape.");
-    h->target[0] = (struct tr_http_place){(uint32_t)(off + skip), (uint32_t)n};
-    return TR_HTTP_MORE;
-}
-
 static enum tr_http_ev set_version(struct tr_http *h, const char *v, size_t len)
 {
     if (len != 8 || memcmp(v, "HTTP/", 5) != 0 || !is_digit((unsigned char)v[5]) || v[6] != '.' ||
         !is_digit((unsigned char)v[7]))
-        return bad(h, TR_ERR_BAD_HTTP, "The request line is not METHOD TARGET HTTP/1.1.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "The request line is not METHOD TARGET HTTP/1.1.");
     if (v[5] != '1' || v[7] > '1')
-        return bad(h, TR_ERR_HTTP_VERSION, NULL);
+        return tr_http_bad(h, TR_ERR_HTTP_VERSION, NULL);
     h->minor = v[7] - '0';
     return TR_HTTP_MORE;
 }
@@ -199,7 +115,7 @@ static enum tr_http_ev request_line(struct tr_http *h, size_t len)
     const char *last = memrchr(l, ' ', len);
     /* The last space is the second one, with a target between. */
     if (m == 0 || m == len || l[m] != ' ' || last <= l + m + 1)
-        return bad(h, TR_ERR_BAD_HTTP, "The request line is not METHOD TARGET HTTP/1.1.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "The request line is not METHOD TARGET HTTP/1.1.");
     h->method = TR_HTTP_OTHER;
     for (int i = 0; i < TR_HTTP_OTHER; i++)
         if (m == strlen(method_name[i]) && memcmp(l, method_name[i], m) == 0)
@@ -208,8 +124,8 @@ static enum tr_http_ev request_line(struct tr_http *h, size_t len)
     if (set_version(h, last + 1, len - end - 1) == TR_HTTP_BAD)
         return TR_HTTP_BAD;
     if (m == 7 && memcmp(l, "CONNECT", 7) == 0)
-        return bad(h, TR_ERR_NOT_IMPLEMENTED, NULL);
-    return set_target(h, target, end - target);
+        return tr_http_bad(h, TR_ERR_NOT_IMPLEMENTED, NULL);
+    return tr_http_set_target(h, target, end - target);
 }
 
 /* ---- fields ---------------------------------------------------------------------------- */
@@ -226,20 +142,29 @@ static bool any_list_has(const struct tr_http *h, const char *name, const char *
     return false;
 }
 
+static bool is_framing(struct tr_slice name)
+{
+    return same(name, "content-length") || same(name, "transfer-encoding");
+}
+
 /* One line "name: value" at [line, line+len) of the head. */
 static enum tr_http_ev field_line(struct tr_http *h, size_t len)
 {
     char *l = h->head + h->line;
     size_t n = 0;
     if (is_space(l[0]))
-        return bad(h, TR_ERR_BAD_HTTP, "A header field must not be folded.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A header field must not be folded.");
     if (h->n_fields == TR_HTTP_MAX_FIELDS)
-        return bad(h, TR_ERR_HEADERS_TOO_LARGE, NULL);
+        return tr_http_bad(h, TR_ERR_HEADERS_TOO_LARGE, NULL);
     for (; n < len && is_token((unsigned char)l[n]); n++)
         if (l[n] >= 'A' && l[n] <= 'Z')
             l[n] = (char)(l[n] | 0x20);
     if (n == 0 || n == len || l[n] != ':')
-        return bad(h, TR_ERR_BAD_HTTP, "A header field is not NAME: VALUE.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A header field is not NAME: VALUE.");
+    /* A tab is a blank like a space, but there are readers that do not know. */
+    if (is_framing((struct tr_slice){l, n}) && memchr(l + n + 1, '\t', len - n - 1))
+        return tr_http_bad(h, TR_ERR_BAD_HTTP,
+                           "A tab stands beside Content-Length or Transfer-Encoding.");
     struct tr_slice v = trim((struct tr_slice){l + n + 1, len - n - 1});
     h->fields[h->n_fields++] = (struct tr_http_field){
         .name = (uint32_t)h->line,
@@ -256,11 +181,10 @@ static enum tr_http_ev check_host(struct tr_http *h)
 {
     size_t n = tr_http_field_count(h, "host");
     if (n > 1 || (n == 0 && h->minor == 1))
-        return bad(h, TR_ERR_BAD_HTTP, "A request needs exactly one Host.");
-    struct tr_slice v = tr_http_field(h, "host");
-    for (size_t i = 0; i < v.len; i++)
-        if (!is_alnum((unsigned char)v.p[i]) && !strchr("-._~%!$&'()*+;=:[]", v.p[i]))
-            return bad(h, TR_ERR_BAD_HTTP, "Host is not a host.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A request needs exactly one Host.");
+    struct tr_slice v = tr_http_field(h, "host"); /* empty: the target has no authority */
+    if (v.len && !tr_http_authority(v))
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "Host is not a host.");
     return TR_HTTP_MORE;
 }
 
@@ -271,11 +195,11 @@ static enum tr_http_ev check_length(struct tr_http *h)
     if (n == 0)
         return TR_HTTP_MORE;
     if (n > 1 || v.len == 0)
-        return bad(h, TR_ERR_BAD_HTTP, "Content-Length must be one number.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "Content-Length must be one number.");
     uint64_t len = 0;
     for (size_t i = 0; i < v.len; i++) {
         if (!is_digit((unsigned char)v.p[i]))
-            return bad(h, TR_ERR_BAD_HTTP, "Content-Length must be one number.");
+            return tr_http_bad(h, TR_ERR_BAD_HTTP, "Content-Length must be one number.");
         uint64_t d = (uint64_t)(v.p[i] - '0');
         /* Beyond int64 it is only "more than anything we take". */
         len = len > (INT64_MAX - d) / 10 ? INT64_MAX : len * 10 + d;
@@ -292,11 +216,13 @@ static enum tr_http_ev check_transfer_encoding(struct tr_http *h)
     if (n == 0)
         return TR_HTTP_MORE;
     if (h->minor == 0)
-        return bad(h, TR_ERR_BAD_HTTP, "HTTP/1.0 has no Transfer-Encoding.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "HTTP/1.0 has no Transfer-Encoding.");
     if (tr_http_field_count(h, "content-length"))
-        return bad(h, TR_ERR_BAD_HTTP, "Content-Length and Transfer-Encoding exclude each other.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP,
+                           "Content-Length and Transfer-Encoding exclude each other.");
     if (n > 1 || !same(v, "chunked"))
-        return bad(h, TR_ERR_BAD_HTTP, "Transfer-Encoding must be chunked and nothing else.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP,
+                           "Transfer-Encoding must be chunked and nothing else.");
     h->chunked = true;
     h->has_body = true;
     return TR_HTTP_MORE;
@@ -338,11 +264,11 @@ static enum tr_http_ev finish_head(struct tr_http *h)
 static enum tr_http_ev end_of_line(struct tr_http *h)
 {
     if (h->head_len == h->line || h->head[h->head_len - 1] != '\r')
-        return bad(h, TR_ERR_BAD_HTTP, "A line must end in CR LF.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A line must end in CR LF.");
     size_t len = h->head_len - 1 - h->line;
     h->head[h->head_len++] = '\n';
     if (len == 0)
-        return h->line == 0 ? bad(h, TR_ERR_BAD_HTTP, "The request line is empty.")
+        return h->line == 0 ? tr_http_bad(h, TR_ERR_BAD_HTTP, "The request line is empty.")
                             : finish_head(h);
     enum tr_http_ev ev = h->line == 0 ? request_line(h, len) : field_line(h, len);
     h->line = h->head_len;
@@ -365,17 +291,17 @@ static bool head_room(struct tr_http *h)
 static enum tr_http_ev head_byte(struct tr_http *h, char c)
 {
     if (h->line == 0 && h->head_len > TR_HTTP_MAX_TARGET + REQUEST_LINE_REST)
-        return bad(h, TR_ERR_URI_TOO_LONG, NULL);
+        return tr_http_bad(h, TR_ERR_URI_TOO_LONG, NULL);
     if (h->head_len >= h->max_header)
-        return bad(h, TR_ERR_HEADERS_TOO_LARGE, NULL);
+        return tr_http_bad(h, TR_ERR_HEADERS_TOO_LARGE, NULL);
     if (!head_room(h))
-        return bad(h, TR_ERR_INTERNAL, NULL);
+        return tr_http_bad(h, TR_ERR_INTERNAL, NULL);
     if (c == '\n')
         return end_of_line(h);
     if (h->head_len > h->line && h->head[h->head_len - 1] == '\r')
-        return bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
     if (c != '\r' && !is_text((unsigned char)c))
-        return bad(h, TR_ERR_BAD_HTTP, "A control character stands in the request head.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A control character stands in the request head.");
     h->head[h->head_len++] = c;
     return TR_HTTP_MORE;
 }
@@ -386,7 +312,8 @@ static enum tr_http_ev start_byte(struct tr_http *h, char c, bool *eaten)
     *eaten = true;
     if (h->blank_seen && h->left == 1) {
         h->left = 0;
-        return c == '\n' ? TR_HTTP_MORE : bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
+        return c == '\n' ? TR_HTTP_MORE
+                         : tr_http_bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
     }
     if (c == '\r' && !h->blank_seen) {
         h->blank_seen = true;
@@ -405,13 +332,22 @@ static enum tr_http_ev size_byte(struct tr_http *h, char c)
     int d = hex((unsigned char)c);
     if (d >= 0) {
         if (h->size_digits++ == MAX_SIZE_DIGITS)
-            return bad(h, TR_ERR_BAD_HTTP, "A chunk size is too long.");
+            return tr_http_bad(h, TR_ERR_BAD_HTTP, "A chunk size is too long.");
         h->left = h->left << 4 | (uint64_t)d;
         return TR_HTTP_MORE;
     }
-    if (h->size_digits == 0 || (c != ';' && c != '\r'))
-        return bad(h, TR_ERR_BAD_HTTP, "A chunk size is not a hexadecimal number.");
-    h->state = c == ';' ? EXT : SIZE_LF;
+    if (h->size_digits == 0 || (c != ';' && c != '\r' && !is_space(c)))
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A chunk size is not a hexadecimal number.");
+    h->state = c == ';' ? EXT : c == '\r' ? SIZE_LF : SIZE_SPACE;
+    return TR_HTTP_MORE;
+}
+
+/* Blanks may stand before an extension (RFC 9112 7.1.1), not before the end of the line. */
+static enum tr_http_ev size_space(struct tr_http *h, char c)
+{
+    if ((c != ';' && !is_space(c)) || ++h->ext_bytes > MAX_EXT_BYTES)
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A chunk size is not a hexadecimal number.");
+    h->state = c == ';' ? EXT : SIZE_SPACE;
     return TR_HTTP_MORE;
 }
 
@@ -423,7 +359,7 @@ static enum tr_http_ev ext_byte(struct tr_http *h, char c)
         return TR_HTTP_MORE;
     }
     if (!is_text((unsigned char)c) || ++h->ext_bytes > MAX_EXT_BYTES)
-        return bad(h, TR_ERR_BAD_HTTP, "A chunk extension is too long or not text.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A chunk extension is too long or not text.");
     return TR_HTTP_MORE;
 }
 
@@ -432,7 +368,7 @@ static enum tr_http_ev trailer_byte(struct tr_http *h, char ch)
 {
     unsigned char c = (unsigned char)ch;
     if (++h->trailer_bytes > h->max_header)
-        return bad(h, TR_ERR_HEADERS_TOO_LARGE, NULL);
+        return tr_http_bad(h, TR_ERR_HEADERS_TOO_LARGE, NULL);
     switch (h->state) {
     case TRAILER_START:
         if (c == '\r') {
@@ -440,24 +376,25 @@ static enum tr_http_ev trailer_byte(struct tr_http *h, char ch)
             return TR_HTTP_MORE;
         }
         if (++h->trailers > TR_HTTP_MAX_FIELDS)
-            return bad(h, TR_ERR_HEADERS_TOO_LARGE, NULL);
+            return tr_http_bad(h, TR_ERR_HEADERS_TOO_LARGE, NULL);
         h->state = TRAILER_NAME;
-        return is_token(c) ? TR_HTTP_MORE : bad(h, TR_ERR_BAD_HTTP, "A trailer has no name.");
+        return is_token(c) ? TR_HTTP_MORE
+                           : tr_http_bad(h, TR_ERR_BAD_HTTP, "A trailer has no name.");
     case TRAILER_NAME:
         if (c == ':')
             h->state = TRAILER_VALUE;
         else if (!is_token(c))
-            return bad(h, TR_ERR_BAD_HTTP, "A trailer is not NAME: VALUE.");
+            return tr_http_bad(h, TR_ERR_BAD_HTTP, "A trailer is not NAME: VALUE.");
         return TR_HTTP_MORE;
     case TRAILER_VALUE:
         if (c == '\r')
             h->state = TRAILER_LF;
         else if (!is_text(c))
-            return bad(h, TR_ERR_BAD_HTTP, "A control character stands in a trailer.");
+            return tr_http_bad(h, TR_ERR_BAD_HTTP, "A control character stands in a trailer.");
         return TR_HTTP_MORE;
     default:
         if (c != '\n')
-            return bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
+            return tr_http_bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
         h->state = h->state == LAST_LF ? DONE : TRAILER_START;
         return TR_HTTP_MORE;
     }
@@ -466,7 +403,7 @@ static enum tr_http_ev trailer_byte(struct tr_http *h, char ch)
 static enum tr_http_ev expect_byte(struct tr_http *h, char c, char want, int next)
 {
     if (c != want)
-        return bad(h, TR_ERR_BAD_HTTP, "A chunk does not end where its size says.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A chunk does not end where its size says.");
     h->state = next;
     return TR_HTTP_MORE;
 }
@@ -474,7 +411,7 @@ static enum tr_http_ev expect_byte(struct tr_http *h, char c, char want, int nex
 static enum tr_http_ev size_lf(struct tr_http *h, char c)
 {
     if (c != '\n')
-        return bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
+        return tr_http_bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
     h->state = h->left ? DATA : TRAILER_START;
     h->size_digits = 0;
     return TR_HTTP_MORE;
@@ -490,6 +427,8 @@ static enum tr_http_ev one_byte(struct tr_http *h, char c, bool *eaten)
         return head_byte(h, c);
     case SIZE:
         return size_byte(h, c);
+    case SIZE_SPACE:
+        return size_space(h, c);
     case EXT:
         return ext_byte(h, c);
     case SIZE_LF:

@@ -105,7 +105,8 @@ void tr_http_next(struct tr_http *h);
 enum tr_http_ev tr_http_feed(struct tr_http *h, const char *data, size_t len, size_t *used,
                              struct tr_slice *body);
 
-/* Whether bytes of a request have arrived that is not complete (what a timeout then means). */
+/* Whether bytes of a request have arrived that is not complete (what a timeout then means).  The
+ * empty line that may come before one is none of it. */
 bool tr_http_begun(const struct tr_http *h);
 
 /* The first field with this (lower case) name; p is NULL if there is none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/http_priv.h - what http.c and http_field.c share: characters and slices. */
+/* frontend/http_priv.h - what http.c, http_target.c and http_field.c share. */
 #ifndef TR_FRONTEND_HTTP_PRIV_H
 #define TR_FRONTEND_HTTP_PRIV_H
 
@@ -19,6 +19,17 @@ static inline int hex(unsigned char c)
         return c - '0';
     c |= 0x20;
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static inline bool is_alnum(unsigned char c)
+{
+    return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+}
+
+/* tchar of RFC 9110 5.6.2 */
+static inline bool is_token(unsigned char c)
+{
+    return is_alnum(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
 static inline bool is_space(char c)
@@ -44,5 +55,14 @@ static inline struct tr_slice slice_of(const struct tr_http *h, uint32_t off, ui
 {
     return (struct tr_slice){h->head + off, len};
 }
+
+/* http.c: the end of the parser; TR_HTTP_BAD. */
+enum tr_http_ev tr_http_bad(struct tr_http *h, enum tr_err err, const char *why);
+
+/* http_target.c: the target at [off, off+len) of the head, into h->target.  MORE or BAD. */
+enum tr_http_ev tr_http_set_target(struct tr_http *h, size_t off, size_t len);
+
+/* http_target.c: host [":" port], not empty, without user information. */
+bool tr_http_authority(struct tr_slice a);
 
 #endif

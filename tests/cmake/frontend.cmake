@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
-find_library(HTTP_PARSER_LIBRARY http_parser REQUIRED)
-
-tr_unit_test(frontend json PkgConfig::JANSSON)
+tr_unit_test(frontend json testoracle)
 tr_unit_test(frontend emit)
 tr_unit_test(frontend sse)
-tr_unit_test(frontend http ${HTTP_PARSER_LIBRARY})
+tr_unit_test(frontend http testoracle)
 tr_unit_test(frontend conn PkgConfig::EVENT)
 
 tr_unit_test(frontend params testfe)
@@ -13,3 +10,7 @@ tr_unit_test(frontend stream testfe)
 
 tr_fuzz(json frontend)
 tr_fuzz(http frontend)
+tr_fuzz(json_oracle testoracle)
+tr_fuzz(json_grammar testoracle)
+tr_fuzz(http_oracle testoracle)
+tr_fuzz(http_grammar testoracle)
