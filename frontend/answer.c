@@ -98,7 +98,7 @@ static struct tr_emit *begin_head(struct tr_conn *c, int status, const char *typ
     char line[96];
     TR_ASSERT(!c->head_sent && !c->answer_done && c->state != TR_CONN_LINGER);
     c->head_sent = true;
-    c->keep = c->keep && !c->d->draining && body_ends_soon(c);
+    c->keep = c->keep && !tr_httpd_is_ending(c->d) && body_ends_soon(c);
     tr_emit_reset(t);
     snprintf(line, sizeof(line), "HTTP/1.1 %d %s\r\n", status, tr_http_reason(status));
     put(t, line);

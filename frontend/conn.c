@@ -18,6 +18,7 @@
 #define SECOND 1000000000ull
 #define LINGER_NS (2 * SECOND)       /* the whole request was read: wait for the client's FIN */
 #define LINGER_BODY_NS (10 * SECOND) /* the client is still sending what we refuse */
+#define RETIRE_IDLE_NS (2 * SECOND)  /* for the next request on a connection that is not kept */
 #define USER_TIMEOUT_SLACK_MS 5000   /* beyond the write deadline */
 
 enum {
@@ -30,6 +31,12 @@ enum {
 
 /* ---- deadlines ------------------------------------------------------------------------- */
 
+/* Served before, and nothing of the next request has come. */
+static bool is_between(const struct tr_conn *c)
+{
+    return c->state == TR_CONN_READING && c->served_one && !c->answered && !tr_http_begun(&c->http);
+}
+
 static uint64_t read_deadline(const struct tr_conn *c)
 {
     const struct tr_http_limits *l = c->d->lim;
@@ -39,9 +46,12 @@ static uint64_t read_deadline(const struct tr_conn *c)
         uint64_t all = c->body_ns + BODY_PAUSES * pause + c->body_seen / BODY_BYTES_PER_S * SECOND;
         return !pause ? 0 : idle < all ? idle : all;
     }
-    uint64_t limit =
-        c->served_one && !tr_http_begun(&c->http) ? l->keepalive_ns : l->header_timeout_ns;
-    return limit ? c->since_ns + limit : 0;
+    if (!is_between(c))
+        return l->header_timeout_ns ? c->since_ns + l->header_timeout_ns : 0;
+    uint64_t at = l->keepalive_ns ? c->since_ns + l->keepalive_ns : 0;
+    uint64_t retire = c->d->retire_ns > c->since_ns ? c->d->retire_ns : c->since_ns;
+    bool sooner = c->d->retire_ns && (!at || retire + RETIRE_IDLE_NS < at);
+    return sooner ? retire + RETIRE_IDLE_NS : at;
 }
 
 static uint64_t write_deadline(const struct tr_conn *c)
@@ -74,6 +84,19 @@ static void arm(struct tr_conn *c)
     event_add(&c->timer, &tv);
 }
 
+/* The client sent no further request.  One that has come in this moment is still taken; then our
+ * FIN, not a reset, so that a client that sends now knows that nobody has read it. */
+static void close_idle(struct tr_conn *c)
+{
+    c->may_read = true;
+    tr_conn_read(c);
+    if (!is_between(c))
+        return;
+    c->complete = true;
+    c->state = TR_CONN_CLOSING;
+    tr_conn_mark(c);
+}
+
 /* The client let a deadline pass. */
 static void expired(struct tr_conn *c, uint64_t now)
 {
@@ -81,6 +104,8 @@ static void expired(struct tr_conn *c, uint64_t now)
     if (c->state != TR_CONN_LINGER && w && now >= w) {
         tr_conn_close_hard(c, true); /* the kernel's bytes for it go too */
         tr_conn_kill(c, TR_CONN_SLOW);
+    } else if (is_between(c)) {
+        close_idle(c);
     } else if (c->state == TR_CONN_LINGER || c->answered || !tr_http_begun(&c->http)) {
         tr_conn_kill(c, TR_CONN_RESET); /* idle, or has its answer already */
     } else {

@@ -99,6 +99,10 @@ void tr_httpd_free(struct tr_httpd *d);
 const struct tr_httpd_stats *tr_httpd_stats(const struct tr_httpd *d);
 /* From now on every answer says Connection: close and idle connections are closed. */
 void tr_httpd_drain(struct tr_httpd *d);
+/* From now on every answer says Connection: close; a connection between requests has 2 s for its
+ * next one, which is answered, then it is closed.  No request is lost but one that crosses with
+ * that close.  Once; a drain may follow. */
+void tr_httpd_retire(struct tr_httpd *d);
 /* Idle connections are closed, those with an answer due are counted: 0 = all done. */
 uint64_t tr_httpd_busy(const struct tr_httpd *d);
 

@@ -90,12 +90,20 @@ struct tr_httpd {
     struct tr_httpd_ops ops;
     struct tr_httpd_stats stats;
     struct event *turn_ev, *again_ev, *deliver_ev;
-    bool turn_due, again_due, draining;
+    bool turn_due, again_due;
+    bool draining;      /* idle connections are closed */
+    uint64_t retire_ns; /* each answer is its connection's last, since; 0: not so */
     struct tr_conn_list all, dirty, again, dead;
     struct tr_conn_delivery *deliveries; /* waiting, over all connections */
     struct tr_emit text;                 /* scratch of one answer */
     char scratch[64 << 10];
 };
+
+/* Whether the answer that begins now is the connection's last. */
+static inline bool tr_httpd_is_ending(const struct tr_httpd *d)
+{
+    return d->draining || d->retire_ns;
+}
 
 /* conn.c */
 void tr_conn_work(struct tr_conn *c); /* everything that can be done now; from the loop only */

@@ -139,8 +139,15 @@ enum tr_err tr_fe_ready(const struct tr_fe *fe)
 
 static void look_at_control(struct tr_fe *fe)
 {
-    if (tr_control_seen(fe->shm->control, &fe->control_seen))
-        fe->drain = atomic_load_explicit(&fe->shm->control->drain, memory_order_relaxed);
+    const struct tr_control *c = fe->shm->control;
+    const struct tr_shm *s = fe->shm;
+
+    if (tr_control_seen(c, &fe->control_seen)) {
+        fe->drain = atomic_load_explicit(&c->drain, memory_order_relaxed);
+        fe->retires =
+            s->my_epoch &&
+            s->my_epoch == atomic_load_explicit(&c->area_retire[s->my_area], memory_order_relaxed);
+    }
     if (!fe->was_ready)
         fe->was_ready = tr_fe_state(fe) == TR_OK;
 }

@@ -35,6 +35,7 @@ struct tr_fe {
     /* What the control page said last (frontend.c). */
     uint32_t control_seen;
     uint32_t drain; /* enum tr_drain */
+    bool retires;   /* another has taken our place: no new connection, then the end */
     bool was_ready; /* the engine has been ready once */
 
     struct tr_stat *stat;               /* ours */

@@ -20,7 +20,7 @@ enum { WORKERS = 2 };
 struct body {
     struct tr_fe fe;
     struct tr_listen **listen; /* NULL: closed */
-    bool closed, cut;
+    bool retired, closed, cut;
     uint64_t cut_ns;
 };
 
@@ -50,6 +50,27 @@ static void stop_listening(struct body *b)
     b->listen = NULL;
 }
 
+/* Nothing of a request is left in this process. */
+static bool is_done(const struct tr_fe *fe)
+{
+    return !fe->n_streams && !fe->n_asks && !fe->n_deliveries && !fe->cancel_wait;
+}
+
+/* Another has our place: true when the last connection has ended by itself. */
+static bool retired(struct body *b)
+{
+    struct tr_fe *fe = &b->fe;
+
+    if (!fe->retires)
+        return false;
+    if (!b->retired) {
+        b->retired = true;
+        stop_listening(b);
+        tr_httpd_retire(fe->httpd);
+    }
+    return is_done(fe) && !tr_httpd_stats(fe->httpd)->open;
+}
+
 /* Follows the control page down; true when everything is out. */
 static bool drained(struct body *b)
 {
@@ -72,8 +93,7 @@ static bool drained(struct body *b)
     if (b->cut && tr_now_ns() - b->cut_ns > CUT_NS)
         return true;
     const struct tr_httpd_stats *st = tr_httpd_stats(fe->httpd);
-    return !fe->n_streams && !fe->n_asks && !fe->n_deliveries && !fe->cancel_wait && !st->busy &&
-           !st->unsent_bytes;
+    return is_done(fe) && !st->busy && !st->unsent_bytes;
 }
 
 int tr_frontend_main(struct tr_shm *s, const struct tr_frontend_config *c)
@@ -97,7 +117,7 @@ int tr_frontend_main(struct tr_shm *s, const struct tr_frontend_config *c)
         tr_fe_close(&b.fe);
         return 1;
     }
-    while (!drained(&b))
+    while (!drained(&b) && !retired(&b))
         tr_fe_turn(&b.fe, true);
     stop_listening(&b);
     tr_fe_close(&b.fe);

@@ -14,7 +14,9 @@
  *   I3  every admitted request is ended towards its client by one terminal event or by a visible cut
  *
  * Engine dead or not ready: new requests get 503, open streams are told by their rings.  Supervisor
- * dead: the kernel ends this process.  Draining: the control page says how far. */
+ * dead: the kernel ends this process.  Draining: the control page says how far.  Retiring (it says
+ * that too): nothing is accepted any more, what is open goes on to its end, each answer is its
+ * connection's last, then the process ends. */
 #ifndef TR_FRONTEND_FRONTEND_H
 #define TR_FRONTEND_FRONTEND_H
 
@@ -60,7 +62,7 @@ struct tr_frontend_config {
 
 /* Runs until the drain is through.  Called in the child after tr_shm_attach with role FRONTEND (the
  * area and epoch are in *s) and after privileges were dropped; the model file is opened, read and
- * closed here.  Returns the exit status of the process: 0 after a drain, 1 when it could not start
+ * closed here.  Returns the exit status of the process: 0 after a drain or retired, 1 when it could not start
  * (the reason is logged). */
 int tr_frontend_main(struct tr_shm *s, const struct tr_frontend_config *c);
 

@@ -3,6 +3,7 @@
 #include "frontend/conn_priv.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 
@@ -168,6 +169,17 @@ void tr_httpd_drain(struct tr_httpd *d)
             continue;
         c->state = TR_CONN_CLOSING;
         tr_conn_mark(c);
+    }
+}
+
+void tr_httpd_retire(struct tr_httpd *d)
+{
+    struct tr_conn *c;
+    d->retire_ns = tr_now_ns();
+    TAILQ_FOREACH(c, &d->all, all_link)
+    {
+        if (idle(c))
+            tr_conn_mark(c); /* its time is shorter now */
     }
 }
 

@@ -82,7 +82,7 @@ static void begin_request(struct tr_conn *c)
 {
     struct tr_http *h = &c->http;
     c->d->stats.requests++;
-    c->keep = h->keep_alive && !c->d->draining;
+    c->keep = h->keep_alive && !tr_httpd_is_ending(c->d);
     c->no_body = h->method == TR_HTTP_HEAD_METHOD;
     c->body_ns = c->piece_ns = tr_now_ns();
     tr_conn_take_id(c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm/control.h - the supervisor's page: who lives, and whether the service is draining.
+/* shm/control.h - the supervisor's page: who lives, who retires, and whether the service is draining.
  *
  * Written by the supervisor alone, read by everybody.  A reader keeps the last `change` it saw and
  * looks at the rest only when it moved. */
@@ -24,6 +24,9 @@ struct tr_control {
     _Atomic uint32_t engine_alive;             /* 0 from the moment its death was seen */
     _Atomic uint32_t area_epoch[TR_MAX_AREAS]; /* 0: never used; else the frontend that has it */
     _Atomic uint32_t area_alive[TR_MAX_AREAS]; /* 0: that frontend is dead */
+    /* = area_epoch: that frontend accepts nothing more and ends after its last connection.  The
+     * epoch, so that the area's next owner is not meant. */
+    _Atomic uint32_t area_retire[TR_MAX_AREAS];
 };
 
 /* Supervisor: publishes what was stored (relaxed) before.  Release; pairs with tr_control_seen. */

@@ -36,7 +36,7 @@ struct tr_shm_config {
     uint32_t n_slots;  /* --max-streams */
     uint32_t n_admit;  /* --max-seqs + --max-queue: open + claimed + waiting + running */
     uint32_t max_seqs; /* sequences in a batch */
-    uint32_t n_areas;  /* 2 x --frontends, <= TR_MAX_AREAS */
+    uint32_t n_areas;  /* 2 x --frontends, at least 4, <= TR_MAX_AREAS */
     uint32_t window;   /* --window, tokens; power of two not required */
     uint32_t ledger;   /* 1: records wait for the ledger process; 0: --ledger off */
 };

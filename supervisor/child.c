@@ -65,12 +65,13 @@ static int free_area(const struct tr_supervisor *v, uint32_t *area)
     return -EAGAIN;
 }
 
-static void start_frontend(struct tr_supervisor *v, unsigned number)
+int tr_child_start_frontend(struct tr_supervisor *v, struct tr_child *f, unsigned number)
 {
-    struct tr_child *f = &v->front[number];
     uint32_t area;
     if (free_area(v, &area))
-        return; /* the next tick tries again */
+        return -EAGAIN; /* the next tick tries again */
+    f->number = number;
+    f->generation = v->generation;
     f->area = area;
     f->epoch = ++v->next_epoch[area];
     /* Left by a former owner; its own first beat says that it serves. */
@@ -79,9 +80,10 @@ static void start_frontend(struct tr_supervisor *v, unsigned number)
     tr_sup_publish(v);
     if (!born(f, tr_process_frontend(v->h, number, area, f->epoch)))
         stillborn(v, &v->s.control->area_alive[area]);
+    return 0;
 }
 
-static bool due(const struct tr_child *c)
+bool tr_child_is_due(const struct tr_child *c)
 {
     return !c->pid && tr_now_ns() >= c->retry_ns;
 }
@@ -89,15 +91,18 @@ static bool due(const struct tr_child *c)
 void tr_child_start_due(struct tr_supervisor *v)
 {
     bool draining = v->drain >= TR_DRAIN_CLOSED;
-    if (v->h->use_ledger && due(&v->ledger))
+    if (v->h->use_ledger && tr_child_is_due(&v->ledger))
         born(&v->ledger, tr_process_ledger(v->h));
-    if (due(&v->engine) && v->drain != TR_DRAIN_CUT)
+    if (tr_child_is_due(&v->engine) && v->drain != TR_DRAIN_CUT)
         start_engine(v);
     /* The first one alone until it serves: what keeps frontends from starting (a template, say) is
      * told once. */
-    for (unsigned i = 0; i < v->h->n_frontends && !draining; i++)
-        if (due(&v->front[i]) && (i == 0 || v->front[0].served))
-            start_frontend(v, i);
+    for (unsigned i = 0; i < v->n_front && !draining; i++) {
+        if (v->next.pid && v->next.number == i)
+            continue; /* another one starts for this place already */
+        if (tr_child_is_due(&v->front[i]) && (i == 0 || v->front[0].served))
+            tr_child_start_frontend(v, &v->front[i], i);
+    }
 }
 
 /* ---- being ready ---- */
@@ -124,14 +129,14 @@ void tr_child_look(struct tr_supervisor *v)
 {
     v->engine.served |= tr_child_is_up(v, &v->engine);
     v->ledger.served |= tr_child_is_up(v, &v->ledger);
-    for (unsigned i = 0; i < v->h->n_frontends; i++)
+    for (unsigned i = 0; i < v->n_front; i++)
         v->front[i].served |= tr_child_is_up(v, &v->front[i]);
 }
 
 bool tr_child_all_served(const struct tr_supervisor *v)
 {
     bool all = v->engine.served && (!v->h->use_ledger || v->ledger.served);
-    for (unsigned i = 0; i < v->h->n_frontends; i++)
+    for (unsigned i = 0; i < v->n_front; i++)
         all = all && v->front[i].served;
     return all;
 }
@@ -139,7 +144,7 @@ bool tr_child_all_served(const struct tr_supervisor *v)
 /* ---- dying ---- */
 
 /* Dead young: each time twice as long a pause, from none. */
-static void schedule_restart(struct tr_child *c)
+void tr_child_schedule(struct tr_child *c)
 {
     uint64_t now = tr_now_ns();
     bool young = now - c->started_ns < TR_SECOND;
@@ -179,7 +184,7 @@ static void child_died(struct tr_supervisor *v, struct tr_child *c, const char *
     c->pid = 0;
     if (expected)
         return;
-    schedule_restart(c);
+    tr_child_schedule(c);
     if (c == &v->engine && c->unready >= CRASH_LOOP) {
         tr_log(TR_LOG_ERROR, "the engine died %u times before it was ready: giving up", c->unready);
         v->failed = true;
@@ -196,12 +201,39 @@ static void engine_died(struct tr_supervisor *v, int status)
         tr_stat_add(v->s.stat[TR_STAT_SUPERVISOR], TR_STAT_RESTART_ENGINE, 1);
 }
 
+bool tr_child_is_retired(const struct tr_supervisor *v, const struct tr_child *f)
+{
+    return f >= v->retired && f < v->retired + TR_MAX_AREAS;
+}
+
+/* One that has no place any more, or not yet: nobody is missed. */
+static void placeless_died(struct tr_supervisor *v, struct tr_child *f, const char *who, int status)
+{
+    bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!good && (tr_child_is_retired(v, f) || WIFSIGNALED(status))) /* else it has said why */
+        log_death(who, f->pid, status);
+    else if (good && v->drain < TR_DRAIN_CLOSED)
+        tr_log(TR_LOG_INFO, "%s (pid %d) has ended", who, (int)f->pid);
+    f->pid = 0;
+    if (!tr_child_is_retired(v, f) && v->drain < TR_DRAIN_CLOSED)
+        tr_replace_failed(v, status);
+}
+
 static void frontend_died(struct tr_supervisor *v, struct tr_child *f, int status)
 {
     char who[32];
-    snprintf(who, sizeof(who), "frontend %d", (int)(f - v->front));
+    bool placed = f != &v->next && !tr_child_is_retired(v, f);
+    snprintf(who, sizeof(who), "%sfrontend %u",
+             tr_child_is_retired(v, f) ? "retired "
+             : f == &v->next           ? "new "
+                                       : "",
+             f->number);
     tr_sup_set(&v->s.control->area_alive[f->area], 0);
     tr_sup_publish(v);
+    if (!placed) {
+        placeless_died(v, f, who, status);
+        return;
+    }
     child_died(v, f, who, status);
     if (v->drain < TR_DRAIN_CLOSED)
         tr_stat_add(v->s.stat[TR_STAT_SUPERVISOR], TR_STAT_RESTART_FRONTEND, 1);
@@ -219,9 +251,9 @@ void tr_child_reap(struct tr_supervisor *v)
             tr_stat_add(v->s.stat[TR_STAT_SUPERVISOR], TR_STAT_RESTART_LEDGER,
                         v->drain < TR_DRAIN_CLOSED);
         }
-        for (unsigned i = 0; i < v->h->n_frontends; i++)
-            if (pid == v->front[i].pid)
-                frontend_died(v, &v->front[i], status);
+        for (unsigned i = 0; i < TR_FRONTENDS; i++)
+            if (pid == tr_child_frontend(v, i)->pid)
+                frontend_died(v, tr_child_frontend(v, i), status);
     }
 }
 
@@ -240,6 +272,6 @@ void tr_child_stalls(struct tr_supervisor *v)
 {
     kill_stalled(v, &v->engine, "the engine", v->h->opt.engine_stall);
     kill_stalled(v, &v->ledger, "the ledger", v->h->opt.engine_stall);
-    for (unsigned i = 0; i < v->h->n_frontends; i++)
-        kill_stalled(v, &v->front[i], "a frontend", v->h->opt.frontend_stall);
+    for (unsigned i = 0; i < TR_FRONTENDS; i++)
+        kill_stalled(v, tr_child_frontend(v, i), "a frontend", v->h->opt.frontend_stall);
 }

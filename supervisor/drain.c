@@ -41,10 +41,10 @@ void tr_drain_ask(struct tr_supervisor *v)
     tr_drain_to(v, TR_DRAIN_CUT);
 }
 
-static bool any_frontend(const struct tr_supervisor *v)
+static bool any_frontend(struct tr_supervisor *v)
 {
-    for (unsigned i = 0; i < v->h->n_frontends; i++)
-        if (v->front[i].pid)
+    for (unsigned i = 0; i < TR_FRONTENDS; i++)
+        if (tr_child_frontend(v, i)->pid)
             return true;
     return false;
 }
@@ -53,9 +53,9 @@ static void kill_rest(struct tr_supervisor *v)
 {
     if (v->engine.pid)
         kill(v->engine.pid, SIGKILL);
-    for (unsigned i = 0; i < v->h->n_frontends; i++)
-        if (v->front[i].pid)
-            kill(v->front[i].pid, SIGKILL);
+    for (unsigned i = 0; i < TR_FRONTENDS; i++)
+        if (tr_child_frontend(v, i)->pid)
+            kill(tr_child_frontend(v, i)->pid, SIGKILL);
 }
 
 /* Everybody who makes records is gone: the ledger empties its queue, settles the rings and ends. */

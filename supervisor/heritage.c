@@ -136,7 +136,7 @@ static int choose_sizes(struct tr_heritage *h, const struct model_facts *m, stru
                                 .n_slots = (uint32_t)slots,
                                 .n_admit = (uint32_t)admit,
                                 .max_seqs = (uint32_t)o->max_seqs,
-                                .n_areas = 2 * h->n_frontends,
+                                .n_areas = 2 * (h->n_frontends > 1 ? h->n_frontends : 2),
                                 .window = (uint32_t)o->window,
                                 .ledger = h->use_ledger};
     return tr_layout_check(c, err);

@@ -79,6 +79,8 @@ static void become(struct tr_heritage *h, const char *title, int death)
     signal(SIGTERM, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGTTIN, SIG_IGN);
+    signal(SIGTTOU, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     /* A death signal that is to be read, not to kill, stays blocked. */
     sigset_t mask;

@@ -7,6 +7,7 @@
 #include "supervisor/supervise_priv.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ static void announce(struct tr_supervisor *v)
            "  curl -N http://%s%s%s:%u/v1/chat/completions -H 'Content-Type: application/json' -d "
            "'{\"model\":\"%s\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Tell "
            "me about the sea.\"}]}'\n",
-           open, host, close, h->port, h->served_name, h->n_frontends, open, host, close, h->port,
+           open, host, close, h->port, h->served_name, v->n_front, open, host, close, h->port,
            h->served_name);
     fflush(stdout);
     v->announced = true;
@@ -56,19 +57,61 @@ static int open_signals(void)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGQUIT);
-    sigaddset(&set, SIGHUP); /* a terminal that went away; nothing is reloaded */
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGTTIN);
+    sigaddset(&set, SIGTTOU);
     sigaddset(&set, SIGCHLD);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return -1;
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/* Whoever started us at a terminal means us to end with it, unless hang-ups were to be ignored
+ * (nohup). */
+static bool has_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+static bool ends_with_terminal(void)
+{
+    struct sigaction old;
+    return sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN && has_terminal();
+}
+
+static void hung_up(struct tr_supervisor *v)
+{
+    if (!v->at_terminal || has_terminal()) {
+        tr_replace_all(v);
+        return;
+    }
+    v->at_terminal = false; /* the kernel and a shell may both tell */
+    tr_drain_ask(v);
+}
+
+static void take_signal(struct tr_supervisor *v, uint32_t signo)
+{
+    bool change = signo == SIGHUP || signo == SIGTTIN || signo == SIGTTOU;
+    if (signo == SIGCHLD || (change && v->drain != TR_DRAIN_NO))
+        return; /* who drains needs no other frontends */
+    if (signo == SIGHUP)
+        hung_up(v);
+    else if (signo == SIGTTIN)
+        tr_replace_more(v);
+    else if (signo == SIGTTOU)
+        tr_replace_fewer(v);
+    else
+        tr_drain_ask(v);
+}
+
 static void take_signals(struct tr_supervisor *v)
 {
     struct signalfd_siginfo si;
     while (read(v->h->signals, &si, sizeof(si)) == (ssize_t)sizeof(si))
-        if (si.ssi_signo != SIGCHLD)
-            tr_drain_ask(v);
+        take_signal(v, si.ssi_signo);
     tr_child_reap(v);
 }
 
@@ -94,12 +137,14 @@ static int run(struct tr_supervisor *v)
             return v->failed;
         if (v->drain == TR_DRAIN_NO)
             tr_child_stalls(v);
+        if (v->drain == TR_DRAIN_NO && v->announced)
+            tr_replace_on(v);
     }
 }
 
 int tr_supervise(struct tr_heritage *h)
 {
-    struct tr_supervisor v = {.h = h};
+    struct tr_supervisor v = {.h = h, .n_front = h->n_frontends, .n_wanted = h->n_frontends};
     struct tr_errbuf err;
     if (tr_shm_attach(&v.s, &h->fds, TR_ROLE_SUPERVISOR, 0, 0, &err)) {
         tr_log(TR_LOG_ERROR, "%s", err.msg);
@@ -110,6 +155,7 @@ int tr_supervise(struct tr_heritage *h)
         tr_log(TR_LOG_ERROR, "cannot take signals: %s", strerror(errno));
         return 1;
     }
+    v.at_terminal = ends_with_terminal();
     int status = run(&v);
     /* After a failure children may still live: PDEATHSIG ends them, the ledger last. */
     close(h->signals);

@@ -7,8 +7,11 @@
  *   start   ledger, engine, frontends; a child that cannot start ends the service with its own sentence
  *   death   the control page says so at once, bells are rung, a replacement starts (with a growing
  *           delay when it dies young; many deaths in a minute end the service)
- *   drain   SIGTERM, SIGINT: grace (not ready) > closed (no new requests) > cut (the rest ends now);
- *           then engine, then ledger.  A second signal cuts at once. */
+ *   replace SIGHUP: a new frontend starts, then an old one retires, one after the other; SIGTTIN and
+ *           SIGTTOU: one more, one less
+ *   drain   SIGTERM, SIGINT, SIGQUIT, a terminal that went away: grace (not ready) > closed (no new
+ *           requests) > cut (the rest ends now); then engine, then ledger.  A second signal cuts at
+ *           once. */
 #ifndef TR_SUPERVISOR_SUPERVISE_H
 #define TR_SUPERVISOR_SUPERVISE_H
 

@@ -39,12 +39,13 @@ void tr_tell(struct tr_supervisor *v)
         tell(v, TR_STAT_ENGINE, state_of(v, &v->engine), &v->engine, 0);
     if ((there[TR_STAT_LEDGER] = v->ledger.pid != 0))
         tell(v, TR_STAT_LEDGER, state_of(v, &v->ledger), &v->ledger, 0);
-    for (unsigned i = 0; i < v->h->n_frontends; i++) {
-        const struct tr_child *f = &v->front[i];
+    for (unsigned i = 0; i < TR_FRONTENDS; i++) {
+        const struct tr_child *f = tr_child_frontend(v, i);
         if (!f->pid)
             continue;
         there[TR_STAT_AREA0 + f->area] = true;
-        tell(v, TR_STAT_AREA0 + f->area, state_of(v, f), f, i);
+        tell(v, TR_STAT_AREA0 + f->area,
+             tr_child_is_retired(v, f) ? TR_PROCESS_RETIRED : state_of(v, f), f, f->number);
     }
     for (uint32_t i = 0; i < tr_layout_n_stats(&v->s.config); i++) {
         struct tr_process_stat *row = &v->s.processes->row[i];

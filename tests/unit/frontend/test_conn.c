@@ -1138,6 +1138,33 @@ Test(conn, a_drain_closes_the_idle_and_lets_the_busy_finish)
     hang_up(idle), hang_up(busy);
 }
 
+Test(conn, a_retiring_server_answers_one_more_request_on_each_connection)
+{
+    start();
+    struct client *idle = dial(), *asks = dial(), *fresh = dial(), *busy = dial();
+    say(idle, PING);
+    say(asks, PING);
+    say(busy, STREAM("?n=30"));
+    WAIT(has(idle, "pong") && has(asks, "pong") && has(busy, "data: 29"), 2000, idle, asks, busy);
+    cr_expect(!has(asks, "Connection: close") && !has(busy, "Connection: close"));
+    tr_httpd_retire(rig.d);
+    say(asks, PING);
+    say(fresh, PING);
+    WAIT(asks->eof && fresh->eof, 2000, idle, asks, fresh, busy);
+    cr_expect(has(asks, "Connection: close") && has(fresh, "Connection: close"));
+    cr_expect(has(fresh, "pong") && !idle->eof && !busy->eof);
+    WAIT(has(busy, "data: 0\n\n\r\n0\r\n\r\n"), 2000, idle, busy);
+    cr_expect(!busy->eof); /* its head had not said that it is the last */
+    say(busy, PING);
+    WAIT(busy->eof, 1500, idle, busy);
+    cr_expect(has(busy, "pong") && has(busy, "Connection: close"));
+    WAIT(idle->eof, 4000, idle);
+    hang_up(idle), hang_up(asks), hang_up(fresh), hang_up(busy);
+    for (int i = 0; i < 50 && tr_httpd_stats(rig.d)->open; i++)
+        pump();
+    cr_expect_eq(tr_httpd_stats(rig.d)->open, 0);
+}
+
 Test(conn, freeing_the_server_tells_the_owners)
 {
     start();
