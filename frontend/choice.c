@@ -57,6 +57,17 @@ static bool is_ender(const struct tr_stream *s, uint32_t id)
 
 /* ---- scanned ---- */
 
+/* No more text comes: what is held back is out, and may complete a stop string.  The engine waits for
+ * the cursor before it ends a request with stop strings (TR_REQ_STOP_STRINGS), so that this FINISH,
+ * posted before it, still counts and all say the same reason. */
+static void scan_flush(struct tr_stream *s, struct tr_choice *ch)
+{
+    size_t len = 0;
+
+    if (tr_scan_flush(&ch->scan, s->fe->text, &len) == TR_SCAN_STOPPED)
+        tr_cmd_post(s->fe->shm, ch->slot, ch->gen, TR_CMD_FINISH, (uint32_t)ch->scanned);
+}
+
 static void scan_token(struct tr_stream *s, struct tr_choice *ch, uint32_t id)
 {
     size_t len = 0;
@@ -64,6 +75,7 @@ static void scan_token(struct tr_stream *s, struct tr_choice *ch, uint32_t id)
     if (is_ender(s, id)) {
         ch->text_done = true;
         ch->text_end = ch->scanned++;
+        scan_flush(s, ch);
         return;
     }
     int rc = tr_scan_push(&ch->scan, (int32_t)id, s->fe->text, &len);
@@ -77,6 +89,10 @@ static void scan_token(struct tr_stream *s, struct tr_choice *ch, uint32_t id)
         ch->text_done = true;
         ch->text_end = ch->scanned;
         tr_cmd_post(s->fe->shm, ch->slot, ch->gen, TR_CMD_FINISH, (uint32_t)ch->scanned);
+    } else if (ch->scanned >= tr_ring_at(s->fe->shm, ch->slot)->params.max_tokens) {
+        ch->text_done = true;
+        ch->text_end = ch->scanned;
+        scan_flush(s, ch);
     }
 }
 
@@ -85,7 +101,6 @@ static void scan_end(struct tr_stream *s, struct tr_choice *ch, uint64_t n)
 {
     const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
     uint64_t count = r->finish_index < n ? r->finish_index : n;
-    size_t len = 0;
 
     if (ch->text_done)
         return;
@@ -93,9 +108,8 @@ static void scan_end(struct tr_stream *s, struct tr_choice *ch, uint64_t n)
     ch->text_end = count;
     if (count && (r->finish == TR_FINISH_EOG || r->finish == TR_FINISH_STOP_ID))
         ch->text_end--;
-    /* The flush may complete a stop string: it decides what is told as the reason. */
     if (ch->state == TR_COMPLETED || ch->state == TR_INCOMPLETE)
-        tr_scan_flush(&ch->scan, s->fe->text, &len);
+        scan_flush(s, ch);
 }
 
 bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch)
