@@ -202,33 +202,46 @@ struct tr_cancel_wait {
     struct tr_cancel_wait *next, **pprev;
 };
 
-/* What the ring says about the stream; state is read again afterwards by the generation. */
-static void reply_status(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_id id)
+/* What the ring says about the stream, also when its slot is already somebody else's.  False if it is
+ * too late even for that: it ended, and was told to. */
+static bool read_end(struct tr_fe *fe, struct tr_stream_id id, struct tr_ring_past *end)
 {
     const struct tr_ring *r = tr_ring_at(fe->shm, id.slot);
+
+    if (tr_ring_read(fe->shm, id.slot, id.gen, &end->state) >= 0) {
+        end->err = r->err;
+        end->finish_index = r->finish_index;
+        /* The slot may have been wiped while we looked. */
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&r->gen, memory_order_relaxed) == id.gen)
+            return true;
+    }
+    if (tr_ring_past_of(fe->shm, id.slot, id.gen, end) == 0)
+        return true;
+    *end = (struct tr_ring_past){.state = TR_CANCELLED, .err = TR_ERR_CANCELLED};
+    return false;
+}
+
+static void reply_status(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_id id)
+{
     struct tr_emit *e = &fe->json;
     char name[TR_STREAM_ID_BYTES];
-    uint32_t state = TR_FREE;
-    bool known = tr_ring_read(fe->shm, id.slot, id.gen, &state) >= 0;
-    bool end = known && tr_state_terminal(state);
-    uint64_t tokens = end ? r->finish_index : 0;
+    struct tr_ring_past r;
+    bool known = read_end(fe, id, &r), end = tr_state_terminal(r.state);
 
     tr_stream_id_format(id, name);
     tr_emit_reset(e);
     tr_emit_obj(e);
     tr_emit_kstr(e, "id", name);
     tr_emit_kstr(e, "object", "stream");
-    /* The slot was used again before we looked: it ended as it was told to. */
-    tr_emit_kstr(e, "status", !known ? "cancelled" : end ? tr_state_name(state) : "cancelling");
-    tr_emit_kstr(e, "reason",
-                 !known ? "cancelled"
-                        : (end && r->err ? tr_err_info((enum tr_err)r->err)->code : NULL));
-    if (tokens)
-        tr_emit_ku64(e, "last_token", tokens - 1);
+    tr_emit_kstr(e, "status", end ? tr_state_name(r.state) : "cancelling");
+    tr_emit_kstr(e, "reason", end && r.err ? tr_err_info((enum tr_err)r.err)->code : NULL);
+    if (end && r.finish_index)
+        tr_emit_ku64(e, "last_token", r.finish_index - 1);
     else
         tr_emit_knull(e, "last_token");
-    if (end)
-        tr_emit_ku64(e, "completion_tokens", tokens);
+    if (end && known)
+        tr_emit_ku64(e, "completion_tokens", r.finish_index);
     tr_emit_obj_end(e);
     tr_api_reply(fe, c);
 }

@@ -86,6 +86,25 @@ static void clear_fields(struct tr_ring *r)
     memset(&r->of_gen, 0, sizeof(*r) - offsetof(struct tr_ring, of_gen));
 }
 
+/* One word, so that it needs no order of its own: generation 32 bits, count 21, state 4, reason 7. */
+static uint64_t pack_past(const struct tr_ring *r, uint32_t gen)
+{
+    uint64_t state = atomic_load_explicit(&r->state, memory_order_relaxed);
+    return (uint64_t)gen | (r->finish_index & 0x1fffff) << 32 | (state & 15) << 53 |
+           (uint64_t)(r->err & 127) << 57;
+}
+
+int tr_ring_past_of(const struct tr_shm *s, uint32_t slot, uint32_t gen, struct tr_ring_past *out)
+{
+    const struct tr_ring *r = tr_ring_at(s, slot);
+    uint64_t w = r ? atomic_load_explicit(&r->past, memory_order_relaxed) : 0;
+    uint32_t state = (uint32_t)(w >> 53) & 15;
+    if (!r || (uint32_t)w != gen || !tr_state_terminal(state))
+        return -ESTALE;
+    *out = (struct tr_ring_past){state, (uint32_t)(w >> 57), w >> 32 & 0x1fffff};
+    return 0;
+}
+
 void tr_ring_reset(struct tr_shm *s, uint32_t slot)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);
@@ -94,6 +113,7 @@ void tr_ring_reset(struct tr_shm *s, uint32_t slot)
     uint64_t used = r->prompt_len + atomic_load_explicit(&r->published, memory_order_relaxed);
     if (used > s->config.n_ctx)
         used = s->config.n_ctx;
+    atomic_store_explicit(&r->past, pack_past(r, gen), memory_order_relaxed);
     /* The generation first: a reader that copies while we wipe finds it changed afterwards.  The
      * fence keeps the wiping behind it; pairs with the acquire fence in tr_ring_read's callers,
      * who compare `gen` again after they copied. */

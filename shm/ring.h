@@ -18,6 +18,7 @@
 #ifndef TR_SHM_RING_H
 #define TR_SHM_RING_H
 
+#include "base/err.h"
 #include "shm/request.h"
 
 #include <stdbool.h>
@@ -81,6 +82,8 @@ struct tr_ring {
     _Atomic uint32_t cached_tokens; /* prompt tokens not computed */
     _Atomic uint32_t preemptions;
 
+    _Atomic uint64_t past; /* relaxed, relaxed: tr_ring_past_of; outlives the reset */
+
     /* Fixed at admission; visible with state != TR_FREE (acquire). */
     TR_LINE uint32_t of_gen; /* generation these fields are about; differs from gen only when a
                               * crash cut a reset short (shm/README.md, "Death of the engine") */
@@ -102,6 +105,7 @@ struct tr_ring {
 };
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters are shared between processes");
+_Static_assert(TR_ERR_COUNT <= 128, "a reason fits into 7 bits of `past`");
 
 struct tr_shm;
 
@@ -124,6 +128,16 @@ void tr_ring_end(struct tr_shm *s, uint32_t slot, enum tr_state terminal);
 /* Engine.  Next generation: state FREE, all counters 0; ids, extra and logprobs are wiped as far as they
  * were used. */
 void tr_ring_reset(struct tr_shm *s, uint32_t slot);
+
+/* How the generation before the present one ended, for somebody who looks a moment too late. */
+struct tr_ring_past {
+    uint32_t state; /* enum tr_state, terminal */
+    uint32_t err;
+    uint64_t finish_index;
+};
+
+/* Reader.  0 and *out, or -ESTALE: `gen` is not the generation before this one, or did not end. */
+int tr_ring_past_of(const struct tr_shm *s, uint32_t slot, uint32_t gen, struct tr_ring_past *out);
 
 /* Reader.  Output ids published so far, bounded by the context; `*state` is read before the count,
  * so that a terminal state means the count is final.  -ESTALE when `gen` is not current. */

@@ -260,10 +260,10 @@ def delete_by_id():
             check(r.status == 200 and r.json["status"] == "cancelled" and
                   r.json["reason"] == "cancelled" and r.json["id"] == sid, "DELETE answers", r.text)
             row = S.row(f"del-{path}-{turn}")
-            # Through the other frontend the slot may already serve somebody else: then no number.
+            # Also when the slot serves somebody else before the other frontend looks.
             check(row and row["status"] == "cancelled" and row["reason"] == "cancelled" and
-                  row["completion_tokens"] == r.json.get("completion_tokens",
-                                                         row["completion_tokens"]) and
+                  row["completion_tokens"] == r.json["completion_tokens"] and
+                  r.json["last_token"] == row["completion_tokens"] - 1 and
                   row["disconnect_at"] is None, "its row", row, r.text)
             if path == NATIVE:
                 ev = native_events(data)

@@ -132,3 +132,24 @@ Test(ring, only_terminal_states_have_a_name)
         cr_expect((tr_state_name(s) != NULL) == tr_state_terminal(s), "%u", s);
     cr_expect(strcmp(tr_state_name(TR_INCOMPLETE), "incomplete") == 0);
 }
+
+Test(ring, the_end_before_is_told_for_one_generation_more)
+{
+    struct tr_ring *ring = tr_ring_at(&r.s, 0);
+    uint32_t gen = gen_of(0);
+    struct tr_ring_past p;
+
+    ring->finish_index = 1 << 20;
+    ring->err = TR_ERR_FRONTEND_LOST;
+    tr_ring_end(&r.s, 0, TR_CANCELLED);
+    cr_expect_eq(tr_ring_past_of(&r.s, 0, gen, &p), -ESTALE, "it is the present one");
+    tr_ring_reset(&r.s, 0);
+    cr_assert_eq(tr_ring_past_of(&r.s, 0, gen, &p), 0);
+    cr_expect(p.state == TR_CANCELLED && p.err == TR_ERR_FRONTEND_LOST &&
+              p.finish_index == 1 << 20);
+    cr_expect_eq(tr_ring_past_of(&r.s, 0, gen + 1, &p), -ESTALE);
+    tr_ring_reset(&r.s, 0);
+    cr_expect_eq(tr_ring_past_of(&r.s, 0, gen, &p), -ESTALE);
+    cr_expect_eq(tr_ring_past_of(&r.s, 0, gen + 1, &p), -ESTALE, "it had no end");
+    cr_expect_eq(tr_ring_past_of(&r.s, 99, gen, &p), -ESTALE, "no such slot");
+}
