@@ -95,6 +95,7 @@ const char *tr_http_reason(int status)
         {405, "Method Not Allowed"},
         {408, "Request Timeout"},
         {409, "Conflict"},
+        {410, "Gone"}, /* not retried by clients, as 408 and 409 are */
         {411, "Length Required"},
         {413, "Content Too Large"},
         {414, "URI Too Long"},
@@ -103,7 +104,6 @@ const char *tr_http_reason(int status)
         {422, "Unprocessable Content"},
         {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
-        {499, "Client Closed Request"},
         {500, "Internal Server Error"},
         {501, "Not Implemented"},
         {502, "Bad Gateway"},
