@@ -10,21 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tr_ask *tr_ask_new(const struct tr_fe *fe, const char *body, size_t len)
+struct tr_ask *tr_ask_new(const struct tr_fe *fe, char *body, size_t len)
 {
     struct tr_ask *a = calloc(1, sizeof(*a));
-    char *text = malloc(len + 1);
 
-    if (!a || !text) {
-        free(text);
-        free(a);
+    if (!a) {
+        free(body);
         return NULL;
     }
-    if (len)
-        memcpy(text, body, len);
-    text[len] = 0;
     a->fe = fe;
-    a->text = text;
+    a->text = body;
     a->text_len = len;
     return a;
 }
@@ -33,7 +28,7 @@ int tr_ask_parse(struct tr_ask *a, struct tr_fault *f)
 {
     struct tr_json_fault jf;
 
-    a->doc = tr_json_parse(a->text, a->text_len, &jf);
+    a->doc = tr_json_parse(a->text ? a->text : "", a->text_len, &jf);
     if (!a->doc)
         return tr_fault_set(f, TR_ERR_BAD_JSON, NULL,
                             "The body is not valid JSON: %s (at byte %zu).", jf.why, jf.off);
@@ -41,19 +36,6 @@ int tr_ask_parse(struct tr_ask *a, struct tr_fault *f)
     if (a->body->type != TR_JSON_OBJECT)
         return tr_fault_set(f, TR_ERR_BAD_REQUEST, NULL, "The body must be a JSON object.");
     return 0;
-}
-
-struct tr_ask *tr_ask_open(const struct tr_fe *fe, const char *body, size_t len, struct tr_fault *f)
-{
-    struct tr_ask *a = tr_ask_new(fe, body, len);
-
-    if (!a) {
-        tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
-    } else if (tr_ask_parse(a, f)) {
-        tr_ask_close(a);
-        a = NULL;
-    }
-    return a;
 }
 
 static void drop_body(struct tr_ask *a)

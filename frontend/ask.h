@@ -3,9 +3,9 @@
  *
  * Path: http > [ask] > tokens > subq > engine > step > ring > detok > event > socket
  *
- * Life: tr_ask_new, tr_ask_parse (JSON) > tr_params_read (fields, params.h) > tr_ask_encode (template, tokens; on
- * any thread) > tr_admit (slots, admit.h).  It owns a copy of the body, so it does not depend on the
- * connection that brought it.
+ * Life: tr_ask_new, tr_ask_parse (JSON) > tr_params_read (fields, params.h) > tr_ask_encode
+ * (template, tokens; on any thread) > tr_admit (slots, admit.h).  It owns the body, so it does not
+ * depend on the connection that brought it.
  *
  *   I1  after tr_params_read every number is within the ranges of shm/request.h
  *   I2  after tr_ask_encode each prompt has 1 .. n_ctx ids below n_vocab, or the ask is refused */
@@ -31,7 +31,7 @@ struct tr_prompt {
 
 struct tr_ask {
     const struct tr_fe *fe;
-    char *text; /* copy of the body; freed by tr_ask_encode with doc */
+    char *text; /* the body; freed by tr_ask_encode with doc */
     size_t text_len;
     struct tr_json_doc *doc;
     const struct tr_json *body;
@@ -64,15 +64,13 @@ struct tr_ask {
     struct tr_prompt *prompts;
 };
 
-/* A copy of the body, not yet parsed; NULL: out of memory. */
-struct tr_ask *tr_ask_new(const struct tr_fe *fe, const char *body, size_t len);
+/* An ask that owns the body (from malloc, NULL if empty), not yet parsed.  NULL: out of memory, the
+ * body is freed. */
+struct tr_ask *tr_ask_new(const struct tr_fe *fe, char *body, size_t len);
 
 /* Parses it, to an object.  Any thread.  0, or -EINVAL with *f; it may then only be closed. */
 int tr_ask_parse(struct tr_ask *a, struct tr_fault *f);
 
-/* Both: an ask, or NULL and *f. */
-struct tr_ask *tr_ask_open(const struct tr_fe *fe, const char *body, size_t len,
-                           struct tr_fault *f);
 void tr_ask_close(struct tr_ask *a); /* NULL is fine */
 
 /* Renders the template (chat) and encodes.  Any thread.  0 or -EINVAL with *f. */

@@ -179,6 +179,9 @@ struct tr_conn_owner_ops {
 
 void tr_conn_bind(struct tr_conn *c, const struct tr_conn_owner_ops *ops, void *owner);
 void tr_conn_unbind(struct tr_conn *c);
+/* The present request's body, which is the caller's from here on (free); it keeps its place, so
+ * rq->body is good for as long.  NULL if it is empty or was taken. */
+char *tr_conn_take_body(struct tr_conn *c);
 /* Whether the client's FIN was seen (it may have come before tr_conn_bind: ask after binding). */
 bool tr_conn_half_closed(const struct tr_conn *c);
 

@@ -4,6 +4,7 @@
 #include "frontend/conn_priv.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -131,6 +132,14 @@ static void body_piece(struct tr_conn *c, struct tr_slice piece)
         memcpy(c->body + c->body_len, piece.p, piece.len);
         c->body_len += piece.len;
     }
+}
+
+char *tr_conn_take_body(struct tr_conn *c)
+{
+    char *body = c->body;
+    c->body = NULL;
+    c->body_len = c->body_cap = 0;
+    return body;
 }
 
 /* The answer to the present request has ended and nothing of its body is still to come. */
@@ -305,20 +314,29 @@ static size_t read_some(struct tr_conn *c)
     return 0;
 }
 
+/* Whether nothing can come and nothing can be sent any more, whatever is still unread. */
+static bool is_over(const struct tr_conn *c)
+{
+    struct pollfd p = {.fd = c->fd};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP));
+}
+
+/* A client that sends without end is no longer listened to: closing would destroy the answer that
+ * it has not read yet.  Its window closes, and its time runs. */
 void tr_conn_drop(struct tr_conn *c)
 {
-    for (int i = 0; i < READS_PER_TURN && c->may_read; i++) {
+    for (int i = 0; i < READS_PER_TURN && c->may_read && c->linger_left; i++) {
         size_t n = read_some(c);
         if (c->state == TR_CONN_DEAD)
             return;
-        if (n >= c->linger_left) {
-            tr_conn_kill(c, TR_CONN_RESET);
-            return;
-        }
-        c->linger_left -= n;
+        c->linger_left -= n < c->linger_left ? n : c->linger_left;
     }
-    if (c->may_read)
+    if (!c->linger_left) {
+        if (is_over(c))
+            tr_conn_kill(c, TR_CONN_RESET);
+    } else if (c->may_read) {
         tr_conn_later(c);
+    }
 }
 
 void tr_conn_read(struct tr_conn *c)

@@ -15,7 +15,7 @@ struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_conn *c, const struct tr
     struct tr_task *t = calloc(1, sizeof(*t));
 
     if (t)
-        t->ask = tr_ask_new(fe, rq->body.p, rq->body.len);
+        t->ask = tr_ask_new(fe, tr_conn_take_body(c), rq->body.len);
     if (!t || !t->ask) {
         free(t);
         tr_conn_error(c, TR_ERR_INTERNAL, "Out of memory.", NULL);

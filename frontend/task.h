@@ -39,7 +39,7 @@ struct tr_task {
     int rc;
 };
 
-/* A task with a copy of the request's body.  NULL: out of memory, answered. */
+/* A task that takes the request's body over.  NULL: out of memory, answered. */
 struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_conn *c, const struct tr_http_request *rq);
 
 /* Whether the body is so long that a worker should have it. */
