@@ -60,6 +60,8 @@ static void read_usage(struct tr_chunk *c, const json_t *usage)
 static void read_choice(struct tr_chunk *c, const json_t *choice, bool first)
 {
     const json_t *delta = json_object_get(choice, "delta");
+    if (!json_is_object(delta))
+        delta = json_object_get(choice, "message");
     const json_t *text =
         json_is_object(delta) ? json_object_get(delta, "content") : json_object_get(choice, "text");
     copy_string(c->finish, sizeof(c->finish), json_object_get(choice, "finish_reason"));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client/chunk.h - what one event of a chat or completions stream says.
+/* client/chunk.h - what one event of a chat or completions stream, or a whole answer, says.
  *
  * Tolerant on purpose: a field of an unexpected type counts as absent, unknown fields and objects
  * without `choices` are foreign events and not faults.  Only a payload that is not JSON at all is
- * bad.  Shapes: the chat.completion.chunk and text_completion objects of the OpenAI API. */
+ * bad.  Shapes: the chat.completion.chunk, chat.completion and text_completion
+ * objects of the OpenAI API. */
 #ifndef TR_CLIENT_CHUNK_H
 #define TR_CLIENT_CHUNK_H
 

@@ -80,18 +80,17 @@ static int connected(int fd, uint64_t deadline)
     return rc;
 }
 
-char *tr_fetch(const struct tr_target *t, const char *path, size_t *len, int *rc,
-               struct tr_errbuf *err)
+/* Takes `req`. */
+static char *ask(const struct tr_target *t, const char *path, char *req, size_t req_len,
+                 size_t *len, int *rc, struct tr_errbuf *err)
 {
     static const struct tr_httpc_ops ops = {NULL, take_body};
     uint64_t deadline = tr_now_ns() + LIMIT_NS;
     struct tr_buf body = {0};
     struct tr_httpc http;
-    size_t req_len = 0;
-    char *req = tr_target_get(t, path, &req_len);
     tr_httpc_init(&http, BODY_MAX, &ops, &body);
 
-    int fd = req ? tr_url_connect(&t->url) : -ENOMEM;
+    int fd = req ? tr_url_connect(&t->url, 0) : -ENOMEM;
     int why = fd < 0 ? fd : connected(fd, deadline);
     if (why) {
         *rc = tr_errf(err, -ECONNREFUSED, "cannot connect to %s: %s", t->url_text, strerror(-why));
@@ -118,6 +117,22 @@ out:
     }
     *len = body.len;
     return body.p;
+}
+
+char *tr_fetch(const struct tr_target *t, const char *path, size_t *len, int *rc,
+               struct tr_errbuf *err)
+{
+    size_t n = 0;
+    char *req = tr_target_get(t, path, &n);
+    return ask(t, path, req, n, len, rc, err);
+}
+
+char *tr_fetch_post(const struct tr_target *t, const char *path, const char *body, size_t *len,
+                    int *rc, struct tr_errbuf *err)
+{
+    size_t n = 0;
+    char *req = tr_target_post(t, path, "", body, &n);
+    return ask(t, path, req, n, len, rc, err);
 }
 
 char *tr_fetch_model(const struct tr_target *t, int *rc, struct tr_errbuf *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client/fetch.h - one small GET, waiting for the answer: /v1/models and /metrics, before and after
- * the streams run. */
+/* client/fetch.h - one small request, waiting for the answer: /v1/models, /metrics, /tokenize,
+ * before and after the streams run. */
 #ifndef TR_CLIENT_FETCH_H
 #define TR_CLIENT_FETCH_H
 
@@ -14,6 +14,10 @@
  * framing, more than 16 MiB, ten seconds without an end); a sentence in `err`. */
 char *tr_fetch(const struct tr_target *t, const char *path, size_t *len, int *rc,
                struct tr_errbuf *err);
+
+/* The same for a POST of a JSON body. */
+char *tr_fetch_post(const struct tr_target *t, const char *path, const char *body, size_t *len,
+                    int *rc, struct tr_errbuf *err);
 
 /* The id of the first model of /v1/models; as tr_fetch. */
 char *tr_fetch_model(const struct tr_target *t, int *rc, struct tr_errbuf *err);

@@ -69,6 +69,8 @@ static int read_header(struct tr_httpc *r)
     } else if (!strcasecmp(r->line, "content-encoding")) {
         if (strcasecmp(v, "identity") != 0)
             return fault(r, "a content-encoding that was not asked for");
+    } else if (!strcasecmp(r->line, "retry-after")) {
+        r->has_retry_after = *v != 0;
     } else if (!strcasecmp(r->line, "content-type")) {
         size_t n = strnlen(v, sizeof(r->content_type) - 1);
         for (size_t i = 0; i < n; i++)
@@ -85,7 +87,7 @@ static int end_head(struct tr_httpc *r)
         if (r->status == 101 || ++r->interim > INTERIM_MAX)
             return fault(r, "interim responses without an end");
         r->status = 0;
-        r->has_length = r->chunked = false;
+        r->has_length = r->chunked = r->has_retry_after = false;
         r->left = 0;
         r->content_type[0] = 0;
         r->state = TR_HTTPC_STATUS_LINE;

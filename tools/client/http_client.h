@@ -43,6 +43,7 @@ struct tr_httpc {
     int status; /* of the final response; 0 before it */
     bool chunked;
     bool has_length;
+    bool has_retry_after;
     char content_type[64]; /* lower case, cut */
     uint64_t left;         /* bytes of the body or of the chunk still to come */
     uint64_t body_bytes;

@@ -124,6 +124,35 @@ int tr_scrape_hist(const char *page, size_t len, const char *name, struct tr_his
     return 0;
 }
 
+int tr_scrape_value(const char *page, size_t len, const char *name, const char *label, double *out)
+{
+    size_t name_len = strlen(name);
+    double sum = 0;
+    bool found = false;
+    const char *end = page + len;
+    for (const char *p = page, *stop; p < end; p = stop + 1) {
+        const char *lf = memchr(p, '\n', (size_t)(end - p));
+        stop = lf ? lf : end;
+        if ((size_t)(stop - p) <= name_len || memcmp(p, name, name_len) != 0 ||
+            !strchr("{ \t", p[name_len]))
+            continue;
+        const char *v = p + name_len, *from = v;
+        double le, one;
+        bool has_le;
+        if (*v == '{')
+            v = labels(v + 1, stop, &le, &has_le);
+        if (!v || (label && !memmem(from, (size_t)(v - from), label, strlen(label))) ||
+            !number(v, stop, &one))
+            continue;
+        sum += one;
+        found = true;
+    }
+    if (!found)
+        return -ENOENT;
+    *out = sum;
+    return 0;
+}
+
 static double cum_at(const struct tr_hist *h, double le)
 {
     for (size_t i = 0; h && i < h->len; i++)

@@ -22,6 +22,10 @@ struct tr_hist {
  * bounds.  *out is untouched on failure. */
 int tr_scrape_hist(const char *page, size_t len, const char *name, struct tr_hist *out);
 
+/* The sum of all series of `name` whose labels contain `label` (`kind="prompt"`; NULL: any).
+ * 0, or -ENOENT and *out untouched. */
+int tr_scrape_value(const char *page, size_t len, const char *name, const char *label, double *out);
+
 /* after - before.  A histogram that did not exist before counts as empty (pass NULL).  0, or
  * -ERANGE when a count went backwards: the server was restarted in between. */
 int tr_hist_diff(const struct tr_hist *before, const struct tr_hist *after, struct tr_hist *out);

@@ -14,6 +14,9 @@
  * a server that watches its sockets does not see a stranger's hang-up. */
 #define LINGER_NS 2000000000u
 
+/* What a slow reader leaves in the kernel must not look as if it were read. */
+#define SLOW_RCVBUF 4096
+
 enum ending { END_CLEAN, END_CUT, END_FAULT, END_EXPIRED, END_HUNG_UP, END_REFUSED };
 
 const char *tr_outcome_name(enum tr_outcome o)
@@ -72,36 +75,6 @@ static void settle_finished(struct tr_record *r)
     }
 }
 
-static void finish(struct tr_client_stream *s, enum ending how, const char *why)
-{
-    struct tr_record *r = s->rec;
-    if (!r->end_ns)
-        r->end_ns = tr_now_ns();
-    r->comments = s->sse.comments;
-
-    if (how == END_REFUSED)
-        settle(r, TR_OUT_REFUSED, why);
-    else if (how == END_HUNG_UP)
-        settle(r, TR_OUT_ABORTED, "hung up on purpose");
-    else if (s->has_error)
-        settle(r, TR_OUT_ERROR, s->error[0] ? s->error : "an error object without a message");
-    else if (r->http_status >= 400 || (how == END_CLEAN && !s->event_stream))
-        settle_plain(s);
-    else if (r->undecodable)
-        settle(r, TR_OUT_MALFORMED, "an event that is not JSON");
-    else if (r->finish[0] && (r->done || how == END_CLEAN)) {
-        settle_finished(r);
-        r->late_cut = how != END_CLEAN && r->outcome == TR_OUT_COMPLETE;
-    } else if (r->done)
-        settle(r, TR_OUT_TRUNCATED, "[DONE] without a finish_reason");
-    else if (how == END_EXPIRED)
-        settle(r, TR_OUT_TIMEOUT, why);
-    else if (how == END_FAULT)
-        settle(r, TR_OUT_MALFORMED, why);
-    else
-        settle(r, TR_OUT_TRUNCATED, how == END_CUT ? why : "ended without a finish_reason");
-}
-
 static void keep_text(struct tr_client_stream *s, const char *text, size_t len)
 {
     struct tr_record *r = s->rec;
@@ -122,6 +95,58 @@ static void keep_text(struct tr_client_stream *s, const char *text, size_t len)
     memcpy(p + r->text_kept, text, len);
     r->text = p;
     r->text_kept += len;
+}
+
+/* An answer that was not to be streamed. */
+static void settle_whole(struct tr_client_stream *s)
+{
+    struct tr_record *r = s->rec;
+    struct tr_chunk c;
+    tr_chunk_read(&c, "", s->whole.p ? s->whole.p : "", s->whole.len);
+    if (c.kind == TR_CHUNK_ERROR) {
+        settle(r, TR_OUT_ERROR, c.error);
+    } else if (c.kind != TR_CHUNK_PLAIN || !c.finish[0]) {
+        settle(r, TR_OUT_MALFORMED, "an answer without a finish_reason");
+    } else {
+        r->has_usage = c.has_usage;
+        r->usage = c.usage;
+        memcpy(r->finish, c.finish, sizeof(r->finish));
+        keep_text(s, c.text ? c.text : "", c.text_len);
+        settle_finished(r);
+    }
+    tr_chunk_fini(&c);
+}
+
+static void finish(struct tr_client_stream *s, enum ending how, const char *why)
+{
+    struct tr_record *r = s->rec;
+    if (!r->end_ns)
+        r->end_ns = tr_now_ns();
+    r->comments = s->sse.comments;
+
+    if (how == END_REFUSED)
+        settle(r, TR_OUT_REFUSED, why);
+    else if (how == END_HUNG_UP)
+        settle(r, TR_OUT_ABORTED, *why ? why : "hung up on purpose");
+    else if (s->has_error)
+        settle(r, TR_OUT_ERROR, s->error[0] ? s->error : "an error object without a message");
+    else if (s->rules->whole && r->http_status == 200 && how == END_CLEAN)
+        settle_whole(s);
+    else if (r->http_status >= 400 || (how == END_CLEAN && !s->event_stream))
+        settle_plain(s);
+    else if (r->undecodable)
+        settle(r, TR_OUT_MALFORMED, "an event that is not JSON");
+    else if (r->finish[0] && (r->done || how == END_CLEAN)) {
+        settle_finished(r);
+        r->late_cut = how != END_CLEAN && r->outcome == TR_OUT_COMPLETE;
+    } else if (r->done)
+        settle(r, TR_OUT_TRUNCATED, "[DONE] without a finish_reason");
+    else if (how == END_EXPIRED)
+        settle(r, TR_OUT_TIMEOUT, why);
+    else if (how == END_FAULT)
+        settle(r, TR_OUT_MALFORMED, why);
+    else
+        settle(r, TR_OUT_TRUNCATED, how == END_CUT ? why : "ended without a finish_reason");
 }
 
 static void note_content(struct tr_client_stream *s)
@@ -202,15 +227,21 @@ static void on_head(void *ctx, const struct tr_httpc *h)
     struct tr_client_stream *s = ctx;
     s->rec->http_status = h->status;
     s->rec->head_ns = s->now_ns;
+    s->rec->retry_after = h->has_retry_after;
     /* A server that forgets the type still gets its events read; one that says JSON is believed. */
-    s->event_stream = h->status == 200 && strncmp(h->content_type, "application/json", 16) != 0;
+    s->event_stream = h->status == 200 && !s->rules->whole &&
+                      strncmp(h->content_type, "application/json", 16) != 0;
 }
 
 static int on_body(void *ctx, const char *bytes, size_t len)
 {
     struct tr_client_stream *s = ctx;
+    s->body_read += len;
     if (s->event_stream)
         return tr_sse_parser_push(&s->sse, bytes, len);
+    if (s->rules->whole && s->rec->http_status == 200)
+        return s->whole.len + len > TR_STREAM_EVENT_MAX ? -EMSGSIZE
+                                                        : tr_buf_append(&s->whole, bytes, len);
     size_t room = sizeof(s->plain) - s->plain_len;
     if (len > room)
         len = room;
@@ -241,10 +272,46 @@ static bool act_on(struct tr_client_stream *s, int rc)
     return true;
 }
 
+/* A slow reader still wants to know whether it was let in: the length of the head at hand, or all
+ * there is when its end is not in sight. */
+static size_t head_len(int fd, char *buf, size_t size)
+{
+    ssize_t n = recv(fd, buf, size, MSG_PEEK);
+    if (n <= 0)
+        return size;
+    const char *end = memmem(buf, (size_t)n, "\r\n\r\n", 4);
+    return end ? (size_t)(end - buf) + 4 : (size_t)n;
+}
+
+/* What a slow reader may have read of the body by now, less what it has; 0 with wake_ns. */
+static size_t share(struct tr_client_stream *s, uint64_t now_ns)
+{
+    const struct tr_record *r = s->rec;
+    double bps = s->rules->read_bps;
+    s->paused = false;
+    if (!s->rules->paced || r->http_status != 200)
+        return SIZE_MAX;
+    /* Some ten reads a second, or a byte at a time. */
+    double least = bps / 10 < 1 ? 1 : bps / 10;
+    double may = (double)(now_ns - r->head_ns) / 1e9 * bps - (double)s->body_read;
+    if (may >= least)
+        return may < 65536 ? (size_t)may : 65536;
+    s->paused = true;
+    s->wake_ns = bps > 0 ? now_ns + (uint64_t)((least - may) / bps * 1e9) + 1000000 : UINT64_MAX;
+    return 0;
+}
+
 static bool read_some(struct tr_client_stream *s)
 {
     char buf[65536];
-    ssize_t n = recv(s->fd, buf, sizeof(buf), 0);
+    size_t most = share(s, tr_now_ns());
+    if (!most)
+        return false;
+    if (most > sizeof(buf))
+        most = sizeof(buf);
+    if (s->rules->paced && !s->rec->head_ns)
+        most = head_len(s->fd, buf, most);
+    ssize_t n = recv(s->fd, buf, most, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     s->now_ns = tr_now_ns();
@@ -298,6 +365,25 @@ bool tr_client_stream_wants_write(const struct tr_client_stream *s)
     return s->connecting || s->req_sent < s->req_len;
 }
 
+bool tr_client_stream_wants_read(struct tr_client_stream *s, uint64_t now_ns)
+{
+    return share(s, now_ns) > 0;
+}
+
+void tr_client_stream_hang_up(struct tr_client_stream *s, const char *why)
+{
+    finish(s, END_HUNG_UP, why);
+}
+
+void tr_client_stream_cut(struct tr_client_stream *s)
+{
+    int soerr = 0;
+    socklen_t n = sizeof(soerr);
+    if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &soerr, &n) || !soerr)
+        soerr = ECONNRESET;
+    finish(s, END_CUT, strerror(soerr));
+}
+
 void tr_client_stream_expire(struct tr_client_stream *s)
 {
     const char *where = s->connecting       ? "while connecting"
@@ -323,7 +409,7 @@ bool tr_client_stream_start(struct tr_client_stream *s, const struct tr_url *url
     rec->start_ns = tr_now_ns();
     s->deadline_ns = rec->start_ns + rules->timeout_ns;
     s->connecting = true;
-    s->fd = tr_url_connect(url);
+    s->fd = tr_url_connect(url, rules->paced ? SLOW_RCVBUF : 0);
     if (s->fd >= 0)
         return false;
     finish(s, END_REFUSED, strerror(-s->fd));
@@ -337,6 +423,8 @@ void tr_client_stream_fini(struct tr_client_stream *s)
         close(s->fd);
     s->fd = -1;
     tr_sse_parser_fini(&s->sse);
+    free(s->whole.p);
+    s->whole = (struct tr_buf){0};
 }
 
 void tr_record_fini(struct tr_record *r)

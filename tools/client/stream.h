@@ -11,6 +11,7 @@
 #ifndef TR_CLIENT_STREAM_H
 #define TR_CLIENT_STREAM_H
 
+#include "client/buf.h"
 #include "client/chunk.h"
 #include "client/http_client.h"
 #include "client/samples.h"
@@ -46,6 +47,7 @@ struct tr_record {
     int http_status;  /* 0: none */
     char finish[32];  /* the first finish_reason seen */
     bool done;        /* [DONE] seen */
+    bool retry_after; /* the answer had that header */
     bool late_cut;    /* complete, but the connection did not end cleanly */
     bool has_usage;
     struct tr_usage usage; /* of the last usage block */
@@ -63,16 +65,23 @@ struct tr_record {
     size_t text_kept;
 };
 
+/* All zero but the timeout: a stream that is read as it comes. */
 struct tr_client_stream_rules {
     uint64_t abort_after; /* content events; 0: never */
     uint64_t timeout_ns;
     bool keep_text;
+    bool whole;      /* the answer is one JSON object, not a stream */
+    bool paced;      /* a slow reader: read_bps counts, and the kernel's buffer is small */
+    double read_bps; /* bytes per second of a 200 answer's body; 0: none of it */
 };
 
 struct tr_client_stream {
     int fd; /* -1: not open */
     bool connecting;
-    bool event_stream; /* the body goes to the SSE parser, else to `plain` */
+    bool event_stream; /* the body goes to the SSE parser, else to `plain` or `whole` */
+    bool paused;       /* a slow reader that has had its share */
+    uint64_t wake_ns;  /* when it may read again; UINT64_MAX: never */
+    uint64_t body_read;
     const char *req;
     size_t req_len, req_sent;
     uint64_t deadline_ns;
@@ -81,6 +90,7 @@ struct tr_client_stream {
     bool has_error;
     char plain[2048]; /* beginning of a body that is no event stream */
     size_t plain_len;
+    struct tr_buf whole;
     const struct tr_client_stream_rules *rules;
     struct tr_record *rec;
     struct tr_samples *gaps; /* ms */
@@ -98,8 +108,16 @@ bool tr_client_stream_start(struct tr_client_stream *s, const struct tr_url *url
  * True when the record is settled. */
 bool tr_client_stream_io(struct tr_client_stream *s);
 
-/* Waiting for the socket to take bytes? */
+/* Waiting for the socket to take bytes?  To have some?  A slow reader that has had its share wants
+ * none before wake_ns. */
 bool tr_client_stream_wants_write(const struct tr_client_stream *s);
+bool tr_client_stream_wants_read(struct tr_client_stream *s, uint64_t now_ns);
+
+/* The caller hangs up, for a reason of its own. */
+void tr_client_stream_hang_up(struct tr_client_stream *s, const char *why);
+
+/* The socket has an error or a hang-up while the stream does not read: it was cut. */
+void tr_client_stream_cut(struct tr_client_stream *s);
 
 /* The deadline has passed. */
 void tr_client_stream_expire(struct tr_client_stream *s);

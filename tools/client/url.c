@@ -98,13 +98,15 @@ int tr_url_resolve(struct tr_url *u, struct tr_errbuf *err)
     return 0;
 }
 
-int tr_url_connect(const struct tr_url *u)
+int tr_url_connect(const struct tr_url *u, int rcvbuf)
 {
     int fd = socket(u->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
     int one = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (rcvbuf) /* before the connect: it decides the window */
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof(rcvbuf));
     if (connect(fd, (const struct sockaddr *)&u->addr, u->addr_len) && errno != EINPROGRESS) {
         int rc = -errno;
         close(fd);

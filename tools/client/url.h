@@ -26,8 +26,8 @@ int tr_url_parse(struct tr_url *u, const char *text, struct tr_errbuf *err);
 /* Fills addr with the first address the resolver gives.  0, or -EHOSTUNREACH and a sentence. */
 int tr_url_resolve(struct tr_url *u, struct tr_errbuf *err);
 
-/* A non-blocking TCP socket whose connect has begun or is already done.
- * The descriptor, or -errno. */
-int tr_url_connect(const struct tr_url *u);
+/* A non-blocking TCP socket whose connect has begun or is already done; `rcvbuf` bounds what its
+ * kernel buffer takes, 0: as usual.  The descriptor, or -errno. */
+int tr_url_connect(const struct tr_url *u, int rcvbuf);
 
 #endif

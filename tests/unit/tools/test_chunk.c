@@ -81,3 +81,15 @@ Test(chunk, usage_is_read_wherever_it_stands_and_never_negative)
     cr_expect_not(c.has_usage);
     tr_chunk_fini(&c);
 }
+
+Test(chunk, an_answer_in_one_piece_is_read_as_well)
+{
+    struct tr_chunk c = read_chunk(
+        "", "{\"object\":\"chat.completion\",\"choices\":[{\"index\":0,\"message\":{\"content\":"
+            "\"Hi\"},\"finish_reason\":\"stop\"}],\"usage\":{\"completion_tokens\":2}}");
+    cr_expect_eq(c.kind, TR_CHUNK_PLAIN);
+    cr_expect(c.has_content && c.text_len == 2 && !memcmp(c.text, "Hi", 2));
+    cr_expect_str_eq(c.finish, "stop");
+    cr_expect_eq(c.usage.completion, 2);
+    tr_chunk_fini(&c);
+}

@@ -118,3 +118,23 @@ Test(http_client, nothing_is_endless)
     cr_expect(objects_to(CHUNKED, "1\r\nx\r\n"));
     cr_expect(objects_to(OK "\r\n", "x"));
 }
+
+Test(http_client, retry_after_counts_on_the_final_response_alone)
+{
+    static const struct {
+        const char *bytes;
+        bool has;
+    } cases[] = {
+        {"HTTP/1.1 503 no\r\nretry-after: 2\r\nContent-Length: 0\r\n\r\n", true},
+        {"HTTP/1.1 503 no\r\nRetry-After:\r\nContent-Length: 0\r\n\r\n", false},
+        {"HTTP/1.1 103 x\r\nRetry-After: 2\r\n\r\nHTTP/1.1 503 no\r\nContent-Length: 0\r\n\r\n",
+         false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct tr_httpc r;
+        struct body b = {0};
+        tr_httpc_init(&r, 200, &ops, &b);
+        cr_expect_eq(tr_httpc_push(&r, cases[i].bytes, strlen(cases[i].bytes)), 1);
+        cr_expect_eq(r.has_retry_after, cases[i].has, "%s", cases[i].bytes);
+    }
+}

@@ -106,3 +106,31 @@ Test(scrape, quantiles_are_linear_within_a_bucket)
     const struct tr_hist none = {0};
     near(tr_hist_quantile(&none, 0.5), 0);
 }
+
+Test(scrape, values_are_summed_over_series_with_a_label)
+{
+    static const char text[] = "# TYPE t counter\n"
+                               "t{kind=\"a\",frontend=\"0\"} 3\n"
+                               "t{kind=\"b\",frontend=\"0\"} 10\n"
+                               "t{frontend=\"1\",kind=\"a\"} 4 1700000000000\n"
+                               "t_more 99\n"
+                               "t{kind=\"a\"} what\n"
+                               "t{kind=\"a\n"
+                               "bare 1.5";
+    double v = -1;
+    cr_expect_eq(tr_scrape_value(text, strlen(text), "t", "kind=\"a\"", &v), 0);
+    near(v, 7);
+    cr_expect_eq(tr_scrape_value(text, strlen(text), "t", NULL, &v), 0);
+    near(v, 17);
+    cr_expect_eq(tr_scrape_value(text, strlen(text), "bare", NULL, &v), 0);
+    near(v, 1.5);
+    cr_expect_eq(tr_scrape_value(text, strlen(text), "t", "kind=\"c\"", &v), -ENOENT);
+    cr_expect_eq(tr_scrape_value(text, strlen(text), "none", NULL, &v), -ENOENT);
+    near(v, 1.5);
+    for (size_t len = 0; len < strlen(text); len++) {
+        char *copy = malloc(len + 1);
+        memcpy(copy, text, len);
+        (void)tr_scrape_value(copy, len, "t", "kind=\"a\"", &v);
+        free(copy);
+    }
+}
