@@ -157,7 +157,7 @@ static void send_all(int fd, const struct tr_observe *message, const struct tr_s
         struct cmsghdr head;
         char room[CMSG_SPACE(sizeof(list))];
     } control;
-    struct iovec v = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof(*message)};
+    struct iovec v = {.iov_base = (void *)message, .iov_len = sizeof(*message)};
     struct msghdr m = {.msg_iov = &v,
                        .msg_iovlen = 1,
                        .msg_control = &control,

@@ -25,3 +25,8 @@ add_test(NAME system_probe_streams COMMAND system_probe_streams)
 set_tests_properties(system_probe_streams PROPERTIES LABELS system TIMEOUT 300)
 
 tr_fuzz(probe_answer client)
+
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+foreach(noun top_quantile top_attach top_render)
+  tr_tool_unit_test(top ${noun} PkgConfig::JANSSON m)
+endforeach()
