@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { LP_BATCH = 16, ECHO_BATCH = 64 };
+enum { LP_BATCH = 16 };
 
 /* A delta in the making: text in fe->text. */
 struct delta {
@@ -302,7 +302,9 @@ static bool flush_end(struct tr_stream *s, struct tr_choice *ch, struct delta *d
 
     if (!stopped && !cut)
         stopped = tr_scan_flush(&ch->send, s->fe->text + d->len, &len) == TR_SCAN_STOPPED;
-    if (len && d->len == 0 && !has_room(s)) {
+    /* Entries of tokens without text are events too, now and then. */
+    bool event = len || (s->ask->logprobs && ch->lpq.n + 1 >= LP_BATCH);
+    if (event && d->len == 0 && !has_room(s)) {
         ch->send = before;
         ch->blocked = true;
         return false;
@@ -329,7 +331,7 @@ static bool frame_echo(struct tr_stream *s, struct tr_choice *ch)
             break;
         ch->echoed++;
         moved = true;
-        if (d.len >= TR_EVENT_TEXT || ch->lpq.n >= ECHO_BATCH)
+        if (d.len >= TR_EVENT_TEXT || ch->lpq.n >= TR_EVENT_ENTRIES)
             emit_delta(s, ch, &d, tr_lpq_certain(&ch->lpq, ch->shown));
     }
     if (ch->echoed < ch->prompt_len) {
@@ -385,7 +387,7 @@ static bool frame_tokens(struct tr_stream *s, struct tr_choice *ch)
         ch->sent++;
         ch->event_tokens++;
         moved = true;
-        if (ch->sent < ch->coalesce_to && d.len < TR_EVENT_TEXT)
+        if (ch->sent < ch->coalesce_to && d.len < TR_EVENT_TEXT && ch->lpq.n < TR_EVENT_ENTRIES)
             continue;
         uint32_t certain = tr_lpq_certain(&ch->lpq, ch->shown);
         if (d.len || certain >= LP_BATCH)

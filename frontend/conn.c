@@ -351,11 +351,22 @@ bool tr_conn_half_closed(const struct tr_conn *c)
 
 /* ---- birth ----------------------------------------------------------------------------- */
 
+/* What is asked for; the kernel doubles it to have room for its own. */
+static int send_buffer(const struct tr_http_limits *l)
+{
+    return (int)(l->stream_buffer * 4 > 65536 ? l->stream_buffer * 4 : 65536);
+}
+
+size_t tr_conn_kernel_bytes(const struct tr_http_limits *l)
+{
+    return 2 * (size_t)send_buffer(l);
+}
+
 /* The kernel's share of a connection is bounded, small writes leave at once, and a peer that
  * acknowledges nothing is given up.  All of it is best effort: a UNIX socket knows none of it. */
 static void set_options(int fd, const struct tr_http_limits *l)
 {
-    int on = 1, sndbuf = (int)(l->stream_buffer * 4 > 65536 ? l->stream_buffer * 4 : 65536);
+    int on = 1, sndbuf = send_buffer(l);
     unsigned lowat = (unsigned)l->stream_buffer;
     unsigned gone_ms = (unsigned)(l->write_deadline_ns / 1000000) + USER_TIMEOUT_SLACK_MS;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

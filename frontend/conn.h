@@ -54,6 +54,10 @@ struct tr_http_limits {
     const char *cors;           /* allowed origin ("*" or one origin), or NULL: no CORS headers */
 };
 
+/* What the kernel may keep of one connection's answers: SO_SNDBUF as it counts, its own overhead
+ * included; of these at most stream_buffer bytes not yet on their way. */
+size_t tr_conn_kernel_bytes(const struct tr_http_limits *l);
+
 /* Defaults of the command line, for tests and tools. */
 extern const struct tr_http_limits tr_http_limits_default;
 

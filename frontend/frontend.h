@@ -60,6 +60,16 @@ struct tr_frontend_config {
     const char *cors_origin;    /* --cors: value of Access-Control-Allow-Origin; NULL: none */
 };
 
+/* What one stream can take in a frontend, in bytes; sums of constants and flags. */
+struct tr_stream_bounds {
+    size_t state;    /* the stream and its connection, without the request's text */
+    size_t choice;   /* for each choice: scanning states, receipts */
+    size_t unsent;   /* framed and not yet taken by the kernel: --stream-buffer and one event */
+    size_t logprobs; /* more in that event if log-probabilities were asked for */
+    size_t kernel;   /* SO_SNDBUF as the kernel counts */
+};
+void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bounds *b);
+
 /* Runs until the drain is through.  Called in the child after tr_shm_attach with role FRONTEND (the
  * area and epoch are in *s) and after privileges were dropped; the model file is opened, read and
  * closed here.  Returns the exit status of the process: 0 after a drain or retired, 1 when it could not start

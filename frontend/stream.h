@@ -32,6 +32,7 @@
 enum {
     TR_EVENT_TEXT = 8192,                                     /* bytes at which coalescing stops */
     TR_EVENT_TEXT_CAP = TR_EVENT_TEXT + TR_SCAN_TEXT_MAX + 8, /* scratch for one event */
+    TR_EVENT_ENTRIES = 64 /* logprob entries at which coalescing stops */
 };
 
 struct tr_choice {

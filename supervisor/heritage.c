@@ -273,6 +273,26 @@ static int open_observer(struct tr_heritage *h, const struct tr_shm_config *c,
     return 0;
 }
 
+/* P2: memory per stream is bounded, and by this. */
+static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config *c)
+{
+    const double kib = 1024.0;
+    struct tr_stream_bounds b;
+    tr_stream_bounds(&h->frontend, &b);
+    tr_log(TR_LOG_INFO, "%u slots of %u tokens; shared memory %.1f MiB of address space",
+           c->n_slots, c->n_ctx, (double)tr_shm_total_bytes(c) / kib / kib);
+    tr_log(
+        TR_LOG_INFO,
+        "a stream takes at most %.1f KiB of it, in pages as they are used, and is parked when its "
+        "reader is %u tokens behind; in its frontend %.1f KiB, %.1f KiB for each choice, and "
+        "unsent "
+        "%.1f KiB (with log-probabilities %.1f KiB more); in the kernel %.1f KiB, of it %.1f KiB "
+        "not on their way",
+        (double)tr_shm_slot_bytes(c) / kib, c->window, (double)b.state / kib,
+        (double)b.choice / kib, (double)b.unsent / kib, (double)b.logprobs / kib,
+        (double)b.kernel / kib, (double)h->opt.stream_buffer / kib);
+}
+
 int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
 {
     struct model_facts m = {0};
@@ -294,10 +314,7 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
     configure_frontend(h);
     h->ledger = (struct tr_ledger_config){
         .path = h->opt.ledger, .model = h->served_name, .parent_pid = h->supervisor};
-    tr_log(TR_LOG_INFO,
-           "%u slots of %u tokens; shared memory %.1f MiB of address space, %.1f KiB for a stream",
-           c.n_slots, c.n_ctx, (double)tr_shm_total_bytes(&c) / 1048576.0,
-           (double)tr_shm_slot_bytes(&c) / 1024.0);
+    tell_bounds(h, &c);
     return open_observer(h, &c, err);
 }
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/bounds.c - how much memory one stream can take; said at start. */
+#include "frontend/conn_priv.h"
+#include "frontend/stream.h"
+
+enum { JSON_BYTES = 6 /* of one byte of text: \u00XX */ };
+
+void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bounds *b)
+{
+    struct tr_http_limits l = tr_http_limits_default;
+
+    l.stream_buffer = c->stream_buffer;
+    *b = (struct tr_stream_bounds){
+        .state = sizeof(struct tr_stream) + sizeof(struct tr_conn) + l.max_header,
+        .choice = sizeof(struct tr_choice),
+        .unsent = c->stream_buffer + (size_t)TR_EVENT_TEXT_CAP * JSON_BYTES,
+        .logprobs = TR_EVENT_ENTRIES * tr_lp_estimate(true, TR_MAX_TOP),
+        .kernel = tr_conn_kernel_bytes(&l),
+    };
+}
