@@ -275,7 +275,9 @@ static int step_token(struct tr_stream *s, struct tr_choice *ch, uint32_t id, bo
     int rc = tr_scan_push(&ch->send, (int32_t)id, s->fe->text + d->len, &len);
     if (rc < 0)
         len = 0; /* the scanning side has seen it and ends the stream before it */
-    if (len && d->len == 0 && !has_room(s)) {
+    /* Entries of tokens without text are events too, now and then. */
+    bool event = len || (s->ask->logprobs && ch->lpq.n + 1 >= LP_BATCH);
+    if (event && d->len == 0 && !has_room(s)) {
         ch->send = before;
         ch->blocked = true;
         return 0;
@@ -302,9 +304,7 @@ static bool flush_end(struct tr_stream *s, struct tr_choice *ch, struct delta *d
 
     if (!stopped && !cut)
         stopped = tr_scan_flush(&ch->send, s->fe->text + d->len, &len) == TR_SCAN_STOPPED;
-    /* Entries of tokens without text are events too, now and then. */
-    bool event = len || (s->ask->logprobs && ch->lpq.n + 1 >= LP_BATCH);
-    if (event && d->len == 0 && !has_room(s)) {
+    if (len && d->len == 0 && !has_room(s)) {
         ch->send = before;
         ch->blocked = true;
         return false;
