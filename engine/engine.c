@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sandbox/sandbox.h"
 #include "shm/bell.h"
 #include "shm/region.h"
 #include "shm/stat.h"
@@ -70,6 +71,15 @@ static void loop(struct tr_shm *s, struct tr_sched *sc, const struct tr_engine_c
     }
 }
 
+/* From here on no file is opened: the model is mapped, its libraries are loaded. */
+static int confine(struct tr_errbuf *err)
+{
+    int ret = tr_sandbox_enter(TR_SANDBOX_ENGINE, err);
+    if (ret > 0)
+        tr_log(TR_LOG_WARN, "%s", err->msg);
+    return ret < 0 ? ret : 0;
+}
+
 int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
 {
     struct tr_errbuf err = {""};
@@ -87,6 +97,8 @@ int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
         tr_errf(&err, -1, "out of memory");
         goto out;
     }
+    if (confine(&err))
+        goto out;
     say_ready(&info, sc);
     tr_stat_set(s->stat[TR_STAT_ENGINE], TR_STAT_KV_FREE, info.n_kv_blocks);
     /* Release: what was settled is visible to whoever sees us ready. */

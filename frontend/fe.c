@@ -295,7 +295,7 @@ static int open_events(struct tr_fe *fe)
 }
 
 int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_config *c,
-               unsigned n_workers, struct tr_errbuf *err)
+               struct tr_errbuf *err)
 {
     memset(fe, 0, sizeof(*fe));
     fe->shm = s;
@@ -313,16 +313,18 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
         tr_errf(err, -EINVAL, "cannot make the event loop: out of memory or descriptors");
         goto fail;
     }
-    if (n_workers && !(fe->workers = tr_workers_start(fe->base, n_workers))) {
-        tr_errf(err, -EINVAL, "cannot start %u worker threads", n_workers);
-        goto fail;
-    }
     look_at_control(fe);
     figures(fe);
     return 0;
 fail:
     tr_fe_close(fe);
     return -EINVAL;
+}
+
+int tr_fe_start_workers(struct tr_fe *fe, unsigned n, struct tr_errbuf *err)
+{
+    fe->workers = tr_workers_start(fe->base, n);
+    return fe->workers ? 0 : tr_errf(err, -EINVAL, "cannot start %u worker threads", n);
 }
 
 static void free_event(struct event *ev)

@@ -54,11 +54,14 @@ struct tr_fe {
     uint64_t wake_ns;           /* when the loop must look again although nobody rings; 0 never */
 };
 
-/* Opens vocabulary and template, makes the event base, starts the workers and the connections;
- * nothing is accepted yet (frontend.c does).  The role must be FRONTEND.  *fe is filled; 0, or
- * -EINVAL with a sentence, and *fe is then closed again. */
+/* Opens vocabulary and template, makes the event base and the connections: all that needs files or
+ * executable memory.  Nothing is accepted yet (frontend.c does).  The role must be FRONTEND.  *fe is
+ * filled; 0, or -EINVAL with a sentence, and *fe is then closed again. */
 int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_config *c,
-               unsigned n_workers, struct tr_errbuf *err);
+               struct tr_errbuf *err);
+/* Once, after the sandbox was entered: the threads are born in it.  Without it all work is done by
+ * the event loop.  0, or -EINVAL with a sentence. */
+int tr_fe_start_workers(struct tr_fe *fe, unsigned n, struct tr_errbuf *err);
 void tr_fe_close(struct tr_fe *fe);
 
 /* One turn: rings, then sockets.  Sleeps until something happens, at most to the next tick, if

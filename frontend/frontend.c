@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "frontend/api.h"
 #include "frontend/listen.h"
+#include "sandbox/sandbox.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -96,6 +97,23 @@ static bool drained(struct body *b)
     return is_done(fe) && !st->busy && !st->unsent_bytes;
 }
 
+/* In this order: what needs files, then the sandbox, then the threads, which are born in it. */
+static int open_all(struct body *b, struct tr_shm *s, const struct tr_frontend_config *c,
+                    struct tr_errbuf *err)
+{
+    int ret = tr_fe_open(&b->fe, s, c, err);
+    if (ret)
+        return ret;
+    ret = tr_sandbox_enter(TR_SANDBOX_FRONTEND, err);
+    if (ret > 0)
+        tr_log(TR_LOG_WARN, "%s", err->msg);
+    if (ret >= 0)
+        ret = tr_fe_start_workers(&b->fe, WORKERS, err);
+    if (ret)
+        tr_fe_close(&b->fe);
+    return ret;
+}
+
 int tr_frontend_main(struct tr_shm *s, const struct tr_frontend_config *c)
 {
     static struct body b;
@@ -108,7 +126,7 @@ int tr_frontend_main(struct tr_shm *s, const struct tr_frontend_config *c)
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     tr_role = TR_ROLE_FRONTEND;
-    if (tr_fe_open(&b.fe, s, c, WORKERS, &err)) {
+    if (open_all(&b, s, c, &err)) {
         tr_log(TR_LOG_ERROR, "%s", err.msg);
         return 1;
     }

@@ -6,6 +6,7 @@
 #include "ledger/file.h"
 #include "ledger/row.h"
 #include "ledger/settle.h"
+#include "sandbox/sandbox.h"
 #include "shm/bell.h"
 #include "shm/stat.h"
 #include "shm/stream_id.h"
@@ -34,11 +35,13 @@ struct ledger {
     const struct tr_ledger_config *c;
     struct tr_lines rows, deliveries;
     struct tr_stat *stat;
-    uint64_t upto;       /* records before this place are in the group or done */
-    uint64_t group_rows; /* in the group, not yet counted */
-    uint64_t *seen;      /* stream ids (random bits) of the last rows of the file, at the start */
+    uint64_t upto;             /* records before this place are in the group or done */
+    uint64_t group_rows;       /* in the group, not yet counted */
+    struct tr_stream_id *seen; /* of the last rows of the file, at the start */
     size_t n_seen;
     int signals;
+    uint64_t credit[TR_MAX_AREAS]; /* delivery records that the area's frontends may still send */
+    uint64_t told;                 /* areas that have been reported for having none */
     bool stop;
     bool failing; /* the last write failed: log changes, not every try */
     bool lost;    /* records are missing in the file for good */
@@ -64,18 +67,20 @@ static void note_seen(void *arg, const char *line, size_t len)
     const char *q = memchr(p, '"', (size_t)(line + len - p));
     struct tr_stream_id id;
     if (q && tr_stream_id_parse(p, (size_t)(q - p), &id) == 0)
-        l->seen[l->n_seen++ % TR_BILL_CAP] = id.rand;
+        l->seen[l->n_seen++ % TR_BILL_CAP] = id;
 }
 
-static int by_value(const void *a, const void *b)
+static int by_id(const void *a, const void *b)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
+    return memcmp(a, b, sizeof(struct tr_stream_id));
 }
 
-static bool was_seen(const struct ledger *l, uint64_t rand)
+/* The whole id: slot and generation are the engine's word, the random bits a frontend's, and a
+ * hostile one could copy those of a stream that is not yet written. */
+static bool was_seen(const struct ledger *l, const struct tr_bill *b)
 {
-    return l->n_seen && bsearch(&rand, l->seen, l->n_seen, sizeof(rand), by_value);
+    struct tr_stream_id id = {.slot = b->slot, .gen = b->gen, .rand = b->stream_rand};
+    return l->n_seen && bsearch(&id, l->seen, l->n_seen, sizeof(id), by_id);
 }
 
 /* ---- one group ---- */
@@ -86,14 +91,16 @@ static void gather(struct ledger *l, uint64_t *owners)
     struct tr_bill b;
     char line[TR_ROW_BYTES];
     while (tr_bill_peek(l->s, l->upto, &b) == 0) {
-        if (!was_seen(l, b.stream_rand)) {
+        if (!was_seen(l, &b)) {
             size_t n = tr_row_bill(&b, l->c->model, line);
             if (tr_lines_add(&l->rows, line, n))
                 break;
             l->group_rows++;
         }
-        if (b.owner_area < TR_MAX_AREAS)
+        if (b.owner_area < TR_MAX_AREAS) {
             *owners |= 1ull << b.owner_area;
+            l->credit[b.owner_area]++;
+        }
         l->upto++;
     }
 }
@@ -137,17 +144,35 @@ static bool commit_group(struct ledger *l)
     return true;
 }
 
+/* A frontend owes one record for each request; it may be ahead of ours by a queue.  What is beyond
+ * that is nonsense, and would fill the disk. */
+static bool has_credit(struct ledger *l, uint32_t area)
+{
+    if (l->credit[area]) {
+        l->credit[area]--;
+        return true;
+    }
+    if (!(l->told >> area & 1))
+        tr_log(TR_LOG_WARN, "a frontend (area %u) reports more deliveries than requests: dropped",
+               area);
+    l->told |= 1ull << area;
+    return false;
+}
+
+/* At most a queue of each: one that is filled without end must not keep the accounts waiting. */
 static bool take_deliveries(struct ledger *l)
 {
     struct tr_delivery d;
     char line[TR_ROW_BYTES];
     bool any = false;
     for (uint32_t a = 0; a < l->s->config.n_areas; a++)
-        while (tr_delivery_pop(l->s, a, &d) == 0) {
+        for (int i = 0; i < TR_DELIVERY_CAP && tr_delivery_pop(l->s, a, &d) == 0; i++) {
+            any = true;
+            if (!has_credit(l, a))
+                continue;
             size_t n = tr_row_delivery(&d, line);
             if (tr_lines_add(&l->deliveries, line, n) && tr_lines_commit(&l->deliveries) == 0)
                 (void)tr_lines_add(&l->deliveries, line, n);
-            any = true;
         }
     /* Not part of the promise to a client: a failure is counted, the lines stay for the next try. */
     if (any && tr_lines_commit(&l->deliveries))
@@ -167,7 +192,7 @@ static void settle_one(void *arg, const struct tr_bill *b)
 {
     struct ledger *l = arg;
     char line[TR_ROW_BYTES];
-    if (was_seen(l, b->stream_rand))
+    if (was_seen(l, b))
         return;
     size_t n = tr_row_bill(b, l->c->model, line);
     if (tr_lines_add(&l->rows, line, n) && tr_lines_commit(&l->rows) == 0)
@@ -230,7 +255,7 @@ static int open_files(struct ledger *l)
     }
     if (l->n_seen > TR_BILL_CAP)
         l->n_seen = TR_BILL_CAP;
-    qsort(l->seen, l->n_seen, sizeof(*l->seen), by_value);
+    qsort(l->seen, l->n_seen, sizeof(*l->seen), by_id);
     return 0;
 }
 
@@ -242,6 +267,16 @@ static int open_signals(void)
     sigaddset(&set, SIGUSR2); /* the supervisor died (PDEATHSIG) */
     sigprocmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* After the files are open; nothing else is needed of the system. */
+static int confine(void)
+{
+    struct tr_errbuf err;
+    int ret = tr_sandbox_enter(TR_SANDBOX_LEDGER, &err);
+    if (ret)
+        tr_log(ret < 0 ? TR_LOG_ERROR : TR_LOG_WARN, "%s", err.msg);
+    return ret < 0 ? -1 : 0;
 }
 
 static void run(struct ledger *l)
@@ -273,10 +308,12 @@ int tr_ledger_main(struct tr_shm *s, const struct tr_ledger_config *c)
 {
     struct ledger l = {
         .s = s, .c = c, .stat = s->stat[TR_STAT_LEDGER], .rows.fd = -1, .deliveries.fd = -1};
+    for (uint32_t a = 0; a < TR_MAX_AREAS; a++)
+        l.credit[a] = TR_DELIVERY_CAP;
     l.signals = open_signals();
     int status = 1;
     l.upto = atomic_load_explicit(&s->ledger->bill_head, memory_order_relaxed);
-    if (l.signals >= 0 && open_files(&l) == 0) {
+    if (l.signals >= 0 && open_files(&l) == 0 && confine() == 0) {
         run(&l);
         status = l.lost;
     }

@@ -157,8 +157,9 @@ void tr_child_schedule(struct tr_child *c)
 static void log_death(const char *who, pid_t pid, int status)
 {
     if (WIFSIGNALED(status))
-        tr_log(TR_LOG_WARN, "%s (pid %d) was killed by signal %d (%s)", who, (int)pid,
-               WTERMSIG(status), strsignal(WTERMSIG(status)));
+        tr_log(TR_LOG_WARN, "%s (pid %d) was killed by signal %d (%s)%s", who, (int)pid,
+               WTERMSIG(status), strsignal(WTERMSIG(status)),
+               WTERMSIG(status) == SIGSYS ? ": a system call its sandbox does not have" : "");
     else
         tr_log(TR_LOG_WARN, "%s (pid %d) ended with status %d", who, (int)pid, WEXITSTATUS(status));
 }

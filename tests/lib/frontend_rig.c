@@ -66,7 +66,7 @@ void tr_rig_start(struct tr_rig *r, uint32_t n_open, bool with_ledger)
     tr_role = TR_ROLE_FRONTEND;
     r->shm.my_area = 0;
     r->shm.my_epoch = 1;
-    if (tr_fe_open(&r->fe, &r->shm, &r->cfg, 1, &err)) {
+    if (tr_fe_open(&r->fe, &r->shm, &r->cfg, &err) || tr_fe_start_workers(&r->fe, 1, &err)) {
         fprintf(stderr, "rig: %s\n", err.msg);
         abort();
     }

@@ -39,6 +39,37 @@ def shared_objects():
     return {n for n in names if "tokenring" in n}
 
 
+def has_filters():
+    """Whether this kernel has seccomp filters: it is asked, not the service."""
+    return os.path.exists("/proc/sys/kernel/seccomp/actions_avail")
+
+
+def confined(s, when):
+    """docs/security.md, what each process may do, as the kernel shows it for every thread."""
+    want = {"NoNewPrivs": "1", "CapEff": "0" * 16, "CapPrm": "0" * 16}
+    if has_filters():
+        want["Seccomp"] = "2"
+    else:
+        check("lacks" in s.log(), "no filters in this kernel, and the log says so", s.log()[-500:])
+    for p in s.all_pids()[1:]:
+        seen = set()
+        for t in os.listdir(f"/proc/{p}/task"):
+            status = dict(line.split(":\t", 1) for line in
+                          proc_read(p, f"task/{t}/status").decode().splitlines() if ":\t" in line)
+            seen.add(tuple(status.get(k) for k in want))
+        equal(seen, {tuple(want.values())}, f"{when}: {title(p)}: rights of every thread")
+    for p in s.processes()["frontend"]:
+        equal([os.readlink(f"/proc/{p}/fd/{n}") for n in (0, 1)], ["/dev/null"] * 2,
+              f"{when}: a frontend has no standard input and output")
+        others = {n: k for n in os.listdir(f"/proc/{p}/fd") if int(n) > 2
+                  for k in [os.readlink(f"/proc/{p}/fd/{n}")]
+                  if not re.match(r"socket:|pipe:|anon_inode:\[event", k)}
+        check(not others, f"{when}: a frontend has no file open", others)
+        check(re.search(rb"Max core file size\s+0\s+0 ", proc_read(p, "limits")),
+              f"{when}: a frontend leaves no core file")
+        equal(len(os.listdir(f"/proc/{p}/task")), 3, f"{when}: a frontend and its two workers")
+
+
 @test
 def names_and_rights():
     with Server(frontends=3) as s:
@@ -46,8 +77,7 @@ def names_and_rights():
         equal(names, ["tokenring: engine", "tokenring: frontend 0", "tokenring: frontend 1",
                       "tokenring: frontend 2", "tokenring: ledger"], "each process has its name")
         equal(title(s.pid), "tokenring: supervisor", "the supervisor too")
-        for p in s.all_pids()[1:]:
-            check(b"NoNewPrivs:\t1" in proc_read(p, "status"), f"{title(p)}: no new privileges")
+        confined(s, "at the start")
         engine = s.pids["engine"][0]
         kinds = [os.readlink(f"/proc/{engine}/fd/{fd}") for fd in os.listdir(f"/proc/{engine}/fd")]
         check(not any(k.startswith("socket:") for k in kinds), "the engine owns no socket", kinds)
@@ -276,6 +306,31 @@ def frontend_dies():
               "descriptors as before")
         equal(shared_objects(), shm, "no shared-memory object left")
         equal(s.metrics()['process_restarts_total{role="frontend"}'], 4, "counted")
+
+
+@test
+def replacements_are_confined():
+    """Whoever takes the place of a dead process has its sandbox too."""
+    with Server(frontends=2) as s:
+        for p in s.all_pids()[1:]:
+            os.kill(p, signal.SIGKILL)
+        until(lambda: {r: len(p) for r, p in s.processes().items()} ==
+              {"engine": 1, "ledger": 1, "frontend": 2})
+        serves_again(s, "everybody died")
+        confined(s, "after a replacement")
+
+
+@test
+def a_forbidden_call_is_told():
+    """A frontend that makes a call its sandbox does not have is killed; the log names the cause."""
+    if not has_filters():
+        print("  this kernel has no seccomp filters: nothing to tell", flush=True)
+        return
+    with Server(frontends=2) as s:
+        victim = s.processes()["frontend"][0]
+        os.kill(victim, signal.SIGSYS)  # what the kernel sends
+        check(until(lambda: "sandbox" in s.log()), "the supervisor says why", s.log()[-300:])
+        serves_again(s, "a forbidden call")
 
 
 @test

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sandbox/landlock.h - the Landlock part of a sandbox, by the kernel's own calls. */
+#ifndef TR_SANDBOX_LANDLOCK_H
+#define TR_SANDBOX_LANDLOCK_H
+
+/* The version of Landlock that runs: 1, 2, ...; 0: none. */
+int tr_landlock_abi(void);
+
+/* The calling thread and all it starts can open, make, remove and run no file.  From ABI 4 on they
+ * neither bind nor connect TCP sockets, from 6 on they reach no abstract socket and signal nobody
+ * outside.  Needs no_new_privs.  0 or -errno. */
+int tr_landlock_nothing(int abi);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sandbox/sandbox.h"
+
+#include "sandbox/filter.h"
+#include "sandbox/landlock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool entered;
+
+/* The leak sanitizer looks for leaks from a second process that traces the first: no sandbox has room
+ * for that.  It asks this at the end of a process; leaks of sandboxed code are found by the unit tests
+ * of the same code. */
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void) /* NOLINT(bugprone-reserved-identifier): the sanitizer's name */
+{
+    return entered;
+}
+
+static int drop_capabilities(void)
+{
+    /* The bounding set needs a capability to be made smaller; without it no_new_privs does. */
+    for (unsigned long c = 0; prctl(PR_CAPBSET_DROP, c, 0, 0, 0) == 0; c++)
+        ;
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    return syscall(SYS_capset, &head, none) < 0 ? -errno : 0;
+}
+
+/* A core file would hold what people asked and were answered. */
+static int no_core(void)
+{
+    return setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) < 0 ? -errno : 0;
+}
+
+/* Whatever the service was started with, a terminal or a file, is not a frontend's to read or write;
+ * its log is. */
+static int close_standard_fds(void)
+{
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int ret = dup2(fd, STDIN_FILENO) < 0 || dup2(fd, STDOUT_FILENO) < 0 ? -errno : 0;
+    if (fd > STDERR_FILENO)
+        close(fd);
+    return ret;
+}
+
+static int give_up(enum tr_sandbox who, const char **step)
+{
+    *step = "no new privileges";
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return -errno;
+    *step = "no capabilities";
+    int ret = drop_capabilities();
+    if (ret || who != TR_SANDBOX_FRONTEND)
+        return ret;
+    *step = "no core dumps";
+    ret = no_core();
+    if (ret)
+        return ret;
+    *step = "no standard input and output";
+    return close_standard_fds();
+}
+
+static int enter(enum tr_sandbox who, const char **step, const char **missing)
+{
+    int ret = give_up(who, step);
+    if (ret)
+        return ret;
+    if (who == TR_SANDBOX_FRONTEND) {
+        int abi = tr_landlock_abi();
+        if (!abi)
+            *missing = "Landlock";
+        *step = "Landlock";
+        ret = abi ? tr_landlock_nothing(abi) : 0;
+        if (ret)
+            return ret;
+    }
+    if (!tr_filter_available()) {
+        *missing = *missing ? "Landlock and seccomp filters" : "seccomp filters";
+        return 0;
+    }
+    *step = "seccomp";
+    return tr_filter_load(who);
+}
+
+int tr_sandbox_enter(enum tr_sandbox who, struct tr_errbuf *err)
+{
+    const char *step = "", *missing = NULL;
+    tzset(); /* reads its file now: every line of the log asks for the time zone */
+    int ret = enter(who, &step, &missing);
+    if (ret)
+        return tr_errf(err, ret, "cannot enter the sandbox (%s): %s", step, strerror(-ret));
+    entered = true;
+    if (!missing)
+        return 0;
+    return tr_errf(err, 1, "this kernel lacks %s: the sandbox is weaker than it should be",
+                   missing);
+}

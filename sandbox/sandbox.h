@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sandbox/sandbox.h - what a process gives up before it meets what strangers send.
+ *
+ * A process that was taken over by its input can do what its sandbox leaves it and no more.  Entered
+ * once, for good, after everything that needs files is open and before the first byte of a client:
+ *
+ *   frontend   no capabilities, no core dumps, no standard input and output; Landlock: no file, no TCP
+ *              bind or connect, no signal and no abstract socket out of its domain; seccomp: the calls
+ *              of calls.def, no executable memory, no process, no new socket
+ *   engine     no capabilities; seccomp: memory, threads, its doorbells, log
+ *   ledger     no capabilities; seccomp: the same and writing to the files it has open
+ *
+ *   I1  entering it needs no privilege, and nothing gives back what it took
+ *   I2  it holds for every thread: filters for those there are and those to come, Landlock for those
+ *       to come (so worker threads start after it)
+ *   I3  a forbidden call kills the whole process (SIGSYS), except opening a file, which is refused:
+ *       libraries try that at odd moments and cope
+ *
+ * A kernel without Landlock or seccomp does not keep the service from starting; the caller says what
+ * is missing. */
+#ifndef TR_SANDBOX_SANDBOX_H
+#define TR_SANDBOX_SANDBOX_H
+
+#include "base/err.h"
+
+enum tr_sandbox { TR_SANDBOX_FRONTEND, TR_SANDBOX_ENGINE, TR_SANDBOX_LEDGER };
+
+/* The calling process, which keeps it for life.  0: all of it holds.  1: this kernel lacks a part,
+ * named in *err; the rest holds.  -errno and a sentence: it could not be entered, and the process must
+ * not go on. */
+int tr_sandbox_enter(enum tr_sandbox who, struct tr_errbuf *err);
+
+#endif

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A claim of docs/security.md each: children enter a sandbox and try. */
+#include "base/log.h"
+#include "sandbox/filter.h"
+#include "sandbox/landlock.h"
+#include "sandbox/sandbox.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ENTER_FAILED = 200, LIMIT_S = 60 };
+
+/* What a test needs from before the sandbox. */
+static int sock, listener, port, file, quiet[2], go[2];
+static pid_t parent;
+static void *page;   /* anonymous, private */
+static void *shared; /* of a descriptor without write access */
+
+static void need(int ok, const char *what)
+{
+    if (!ok) {
+        perror(what);
+        abort();
+    }
+}
+
+static void prepare(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(a);
+    char path[64];
+    parent = getpid();
+    need((listener = socket(AF_INET, SOCK_STREAM, 0)) >= 0, "socket");
+    need(bind(listener, (struct sockaddr *)&a, sizeof(a)) == 0, "bind");
+    need(listen(listener, 4) == 0, "listen");
+    need(getsockname(listener, (struct sockaddr *)&a, &len) == 0, "getsockname");
+    port = ntohs(a.sin_port);
+    need((sock = socket(AF_INET, SOCK_STREAM, 0)) >= 0, "socket");
+    need((file = memfd_create("a file", 0)) >= 0 && ftruncate(file, 4096) == 0, "memfd_create");
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+    int ro = open(path, O_RDONLY);
+    need(ro >= 0, path);
+    shared = mmap(NULL, 4096, PROT_READ, MAP_SHARED, ro, 0);
+    page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    need(shared != MAP_FAILED && page != MAP_FAILED, "mmap");
+    close(ro);
+    need(pipe(quiet) == 0 && pipe(go) == 0, "pipe");
+}
+
+/* The wait status of a child that enters and acts; what `act` returns is its exit status. */
+static int inside(enum tr_sandbox who, int (*act)(const void *), const void *arg)
+{
+    pid_t pid = fork();
+    need(pid >= 0, "fork");
+    if (!pid) {
+        struct tr_errbuf err;
+        alarm(LIMIT_S);
+        /* Its standard error stays: a sanitizer's report is wanted. */
+        if (tr_sandbox_enter(who, &err) < 0) {
+            fprintf(stderr, "%s\n", err.msg);
+            _exit(ENTER_FAILED);
+        }
+        _exit(act(arg));
+    }
+    int status;
+    need(waitpid(pid, &status, 0) == pid, "waitpid");
+    return status;
+}
+
+static bool filtered(void)
+{
+    if (!tr_filter_available())
+        cr_skip_test("this kernel has no seccomp filters");
+    return true;
+}
+
+#define ENDS(who, act, arg, claim)                                                                 \
+    do {                                                                                           \
+        int st_ = inside(who, act, arg);                                                           \
+        cr_expect(WIFEXITED(st_) && WEXITSTATUS(st_) == 0, "%s: status %#x", claim, st_);          \
+    } while (0)
+#define KILLED(who, act, arg, claim)                                                               \
+    do {                                                                                           \
+        int st_ = inside(who, act, arg);                                                           \
+        cr_expect(WIFSIGNALED(st_) && WTERMSIG(st_) == SIGSYS, "%s: status %#x", claim, st_);      \
+    } while (0)
+
+/* ---- calls that kill ---- */
+
+struct
+try {
+    const char *claim;
+    long call;
+    long arg[5];
+};
+
+static int make_call(const void *arg)
+{
+    const struct try *t = arg;
+    long r = syscall(t->call, t->arg[0], t->arg[1], t->arg[2], t->arg[3], t->arg[4]);
+    return r < 0 ? errno : 0;
+}
+
+static void all_kill(enum tr_sandbox who, const struct try *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        KILLED(who, make_call, &t[i], t[i].claim);
+}
+#define ALL_KILL(who, t) all_kill(who, t, sizeof(t) / sizeof((t)[0]))
+
+Test(sandbox, a_frontend_makes_no_process_and_runs_no_program, .init = prepare)
+{
+    static char *argv[] = {"true", NULL};
+    const struct try t[] = {
+        {"execve", SYS_execve, {(long)"/bin/true", (long)argv, 0}},
+        {"execveat", SYS_execveat, {AT_FDCWD, (long)"/bin/true", (long)argv, 0, 0}},
+        {"fork", SYS_fork, {0}},
+        {"vfork", SYS_vfork, {0}},
+        {"clone of a process", SYS_clone, {SIGCHLD, 0}},
+        {"clone that shares memory but is no thread", SYS_clone, {CLONE_VM | SIGCHLD, 0}},
+    };
+    if (filtered())
+        ALL_KILL(TR_SANDBOX_FRONTEND, t);
+}
+
+Test(sandbox, a_frontend_gets_no_socket_but_by_accept, .init = prepare)
+{
+    const struct sockaddr_in a = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                  .sin_port = htons((uint16_t)port)};
+    const struct try t[] = {
+        {"socket", SYS_socket, {AF_INET, SOCK_STREAM, 0}},
+        {"UNIX socket", SYS_socket, {AF_UNIX, SOCK_STREAM, 0}},
+        {"netlink socket", SYS_socket, {AF_NETLINK, SOCK_RAW, 0}},
+        {"socketpair", SYS_socketpair, {AF_UNIX, SOCK_STREAM, 0, (long)quiet}},
+        {"connect", SYS_connect, {sock, (long)&a, sizeof(a)}},
+        {"bind", SYS_bind, {sock, (long)&a, sizeof(a)}},
+        {"listen", SYS_listen, {sock, 1}},
+        {"a program on a socket", SYS_setsockopt, {sock, SOL_SOCKET, SO_ATTACH_FILTER, 0, 0}},
+        {"another option", SYS_setsockopt, {sock, SOL_SOCKET, SO_REUSEPORT, (long)page, 4}},
+        {"recvmsg, which takes descriptors", SYS_recvmsg, {sock, 0, 0}},
+    };
+    if (filtered())
+        ALL_KILL(TR_SANDBOX_FRONTEND, t);
+}
+
+Test(sandbox, a_frontend_reaches_no_other_process, .init = prepare)
+{
+    const struct try t[] = {
+        {"kill", SYS_kill, {parent, 0}},
+        {"kill of everybody", SYS_kill, {-1, 0}},
+        {"tgkill of another process", SYS_tgkill, {parent, parent, 0}},
+        {"tkill", SYS_tkill, {parent, 0}},
+        {"ptrace", SYS_ptrace, {PTRACE_ATTACH, parent, 0, 0}},
+        {"process_vm_readv", SYS_process_vm_readv, {parent, 0, 0, 0, 0}},
+        {"process_vm_writev", SYS_process_vm_writev, {parent, 0, 0, 0, 0}},
+        {"pidfd_open", SYS_pidfd_open, {parent, 0}},
+        {"pidfd_getfd", SYS_pidfd_getfd, {0, 0, 0}},
+        {"prlimit", SYS_prlimit64, {parent, RLIMIT_CORE, 0, (long)page}},
+        {"sched_setaffinity", SYS_sched_setaffinity, {parent, 8, (long)page}},
+        {"nice of another", SYS_setpriority, {PRIO_PROCESS, parent, 0}},
+    };
+    if (filtered())
+        ALL_KILL(TR_SANDBOX_FRONTEND, t);
+}
+
+Test(sandbox, a_frontend_gets_no_executable_memory, .init = prepare)
+{
+    const int rwx = PROT_READ | PROT_WRITE | PROT_EXEC;
+    const struct try t[] = {
+        {"mmap", SYS_mmap, {0, 4096, rwx, MAP_PRIVATE | MAP_ANONYMOUS, -1}},
+        {"mmap of a file", SYS_mmap, {0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file}},
+        {"mprotect", SYS_mprotect, {(long)page, 4096, PROT_READ | PROT_EXEC}},
+        {"pkey_mprotect", SYS_pkey_mprotect, {(long)page, 4096, PROT_READ | PROT_EXEC, -1}},
+        {"remap_file_pages", SYS_remap_file_pages, {(long)page, 4096, 0, 0, 0}},
+        {"memfd_create", SYS_memfd_create, {(long)"x", 0}},
+        {"personality", SYS_personality, {0x0400000}}, /* READ_IMPLIES_EXEC */
+    };
+    if (filtered())
+        ALL_KILL(TR_SANDBOX_FRONTEND, t);
+}
+
+Test(sandbox, a_frontend_changes_no_file_it_has_no_descriptor_of, .init = prepare)
+{
+    const struct try t[] = {
+        {"unlink", SYS_unlink, {(long)"/tmp/none"}},
+        {"unlinkat", SYS_unlinkat, {AT_FDCWD, (long)"/tmp/none", 0}},
+        {"rename", SYS_rename, {(long)"/tmp/none", (long)"/tmp/none2"}},
+        {"mkdir", SYS_mkdir, {(long)"/tmp/none", 0}},
+        {"chmod", SYS_chmod, {(long)"/tmp/none", 0}},
+        {"truncate", SYS_truncate, {(long)"/tmp/none", 0}},
+        {"openat2", SYS_openat2, {AT_FDCWD, (long)"/etc/passwd", (long)page, 24}},
+        {"stat", SYS_newfstatat, {AT_FDCWD, (long)"/etc/passwd", (long)page, 0}},
+        {"readlink", SYS_readlink, {(long)"/proc/self/exe", (long)page, 8}},
+        {"chdir", SYS_chdir, {(long)"/"}},
+        {"chroot", SYS_chroot, {(long)"/"}},
+        {"mount", SYS_mount, {0, (long)"/", 0, 0, 0}},
+        {"ftruncate", SYS_ftruncate, {file, 0}},
+        {"pwrite", SYS_pwrite64, {file, (long)page, 1, 0}},
+    };
+    if (filtered())
+        ALL_KILL(TR_SANDBOX_FRONTEND, t);
+}
+
+Test(sandbox, a_frontend_has_no_other_part_of_the_kernel, .init = prepare)
+{
+    const struct try t[] = {
+        {"prctl", SYS_prctl, {PR_SET_NAME, (long)"x"}},
+        {"another filter", SYS_seccomp, {0, 0, 0}},
+        {"setuid", SYS_setuid, {0}},
+        {"capset", SYS_capset, {0, 0}},
+        {"unshare", SYS_unshare, {CLONE_NEWUSER}},
+        {"setns", SYS_setns, {0, 0}},
+        {"io_uring", SYS_io_uring_setup, {1, (long)page}},
+        {"bpf", SYS_bpf, {0, 0, 0}},
+        {"perf_event_open", SYS_perf_event_open, {0, 0, 0, 0, 0}},
+        {"userfaultfd", SYS_userfaultfd, {0}},
+        {"keyctl", SYS_keyctl, {0, 0, 0, 0, 0}},
+        {"a terminal's input", SYS_ioctl, {0, TIOCSTI, (long)page}},
+        {"an unknown call", 100000, {0}},
+#ifdef __x86_64__
+        {"the same number in another ABI (x32)", 0x40000000 | SYS_getpid, {0}},
+#endif
+    };
+    if (filtered())
+        ALL_KILL(TR_SANDBOX_FRONTEND, t);
+}
+
+#ifdef __x86_64__
+static int call_32(const void *arg)
+{
+    (void)arg;
+    long r;
+    __asm__ volatile("int $0x80" : "=a"(r) : "a"(20) : "memory"); /* getpid of i386 */
+    return 0;
+}
+
+Test(sandbox, a_call_by_the_32_bit_gate_kills, .init = prepare)
+{
+    if (filtered())
+        KILLED(TR_SANDBOX_FRONTEND, call_32, NULL, "int 0x80");
+}
+#endif
+
+/* ---- refusals ---- */
+
+static int opens_nothing(const void *arg)
+{
+    (void)arg;
+    static const char *const path[] = {"/etc/passwd", "/proc/self/maps", "/dev/null", "/", "x"};
+    for (size_t i = 0; i < sizeof(path) / sizeof(path[0]); i++)
+        for (int flags = 0; flags < 2; flags++)
+            if (open(path[i], flags ? O_CREAT | O_WRONLY : O_RDONLY, 0600) >= 0 || errno != EACCES)
+                return 1;
+    return 0;
+}
+
+static int no_write_by_mprotect(const void *arg)
+{
+    (void)arg;
+    return mprotect(shared, 4096, PROT_READ | PROT_WRITE) == 0 || errno != EACCES;
+}
+
+static int clone3_is_not_there(const void *arg)
+{
+    (void)arg;
+    struct clone_args a = {.exit_signal = SIGCHLD};
+    return syscall(SYS_clone3, &a, sizeof(a)) >= 0 || errno != ENOSYS;
+}
+
+Test(sandbox, nobody_opens_a_file, .init = prepare)
+{
+    if (!filtered())
+        return;
+    ENDS(TR_SANDBOX_FRONTEND, opens_nothing, NULL, "frontend");
+    ENDS(TR_SANDBOX_ENGINE, opens_nothing, NULL, "engine");
+    ENDS(TR_SANDBOX_LEDGER, opens_nothing, NULL, "ledger");
+}
+
+Test(sandbox, a_region_mapped_read_only_stays_so, .init = prepare)
+{
+    ENDS(TR_SANDBOX_FRONTEND, no_write_by_mprotect, NULL, "frontend");
+}
+
+Test(sandbox, clone3_is_refused_so_that_libraries_use_clone, .init = prepare)
+{
+    if (filtered())
+        ENDS(TR_SANDBOX_FRONTEND, clone3_is_not_there, NULL, "clone3");
+}
+
+/* ---- what is needed works ---- */
+
+static void *work(void *arg)
+{
+    (void)arg;
+    /* An arena of its own that grows and is given back. */
+    for (int i = 0; i < 50; i++) {
+        char *p[64];
+        for (int k = 0; k < 64; k++) {
+            p[k] = malloc(100000);
+            if (!p[k])
+                return arg;
+            memset(p[k], 1, 100000);
+        }
+        for (int k = 0; k < 64; k++)
+            free(p[k]);
+    }
+    return NULL;
+}
+
+static int threads_and_memory(const void *arg)
+{
+    (void)arg;
+    pthread_t t[3];
+    for (int i = 0; i < 3; i++)
+        if (pthread_create(&t[i], NULL, work, NULL))
+            return 1;
+    for (int i = 0; i < 3; i++)
+        if (pthread_join(t[i], NULL))
+            return 2;
+    char *p = NULL;
+    for (size_t n = 1 << 16; n <= 1 << 26; n *= 2) {
+        char *q = realloc(p, n);
+        if (!q)
+            return 3;
+        p = q;
+        p[n - 1] = 1;
+    }
+    free(p);
+    return 0;
+}
+
+static int serves(const void *arg)
+{
+    (void)arg;
+    struct linger hard = {1, 0};
+    int one = 1, n = -1, c = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (c < 0 || setsockopt(c, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof(one)) ||
+        setsockopt(c, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard)))
+        return 1;
+    if (ioctl(c, FIONREAD, &n) || n < 0 || send(c, "x", 1, 0) != 1)
+        return 2;
+    tr_log(TR_LOG_INFO, "the log's clock needs no file");
+    return shutdown(c, SHUT_RDWR) || close(c);
+}
+
+static int aborts(const void *arg)
+{
+    (void)arg;
+    abort();
+}
+
+Test(sandbox, threads_start_and_memory_grows, .init = prepare)
+{
+    ENDS(TR_SANDBOX_FRONTEND, threads_and_memory, NULL, "frontend");
+    ENDS(TR_SANDBOX_ENGINE, threads_and_memory, NULL, "engine");
+}
+
+Test(sandbox, a_client_is_accepted_and_served, .init = prepare)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                            .sin_port = htons((uint16_t)port)};
+    need(connect(sock, (struct sockaddr *)&a, sizeof(a)) == 0, "connect");
+    ENDS(TR_SANDBOX_FRONTEND, serves, NULL, "frontend");
+}
+
+Test(sandbox, a_failed_assertion_is_an_abort, .init = prepare)
+{
+    int status = inside(TR_SANDBOX_FRONTEND, aborts, NULL);
+    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "status %#x", status);
+}
+
+/* ---- every thread ---- */
+
+static void *early_thread(void *arg)
+{
+    char c;
+    (void)!read(go[0], &c, 1);
+    (void)socket(AF_INET, SOCK_STREAM, 0);
+    return arg;
+}
+
+Test(sandbox, threads_from_before_are_filtered_too, .init = prepare)
+{
+    if (!filtered())
+        return;
+    pid_t pid = fork();
+    if (!pid) {
+        pthread_t t;
+        struct tr_errbuf err;
+        alarm(LIMIT_S);
+        if (pthread_create(&t, NULL, early_thread, NULL) ||
+            tr_sandbox_enter(TR_SANDBOX_ENGINE, &err) < 0 || write(go[1], "x", 1) != 1)
+            _exit(1);
+        pthread_join(t, NULL);
+        _exit(0);
+    }
+    int status;
+    need(waitpid(pid, &status, 0) == pid, "waitpid");
+    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS, "status %#x", status);
+}
+
+/* ---- seen from outside ---- */
+
+static int stays(const void *arg)
+{
+    (void)arg;
+    char c = 'x';
+    return write(quiet[1], &c, 1) != 1 || read(go[0], &c, 1) != 1;
+}
+
+static bool file_has(pid_t pid, const char *name, const char *text)
+{
+    char path[64], buf[8192];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    int fd = open(path, O_RDONLY);
+    need(fd >= 0, path);
+    ssize_t n = read(fd, buf, sizeof(buf) - 1);
+    close(fd);
+    buf[n > 0 ? n : 0] = 0;
+    return strstr(buf, text) != NULL;
+}
+
+static bool is_null(pid_t pid, int fd)
+{
+    char path[64], to[64] = "";
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+    return readlink(path, to, sizeof(to) - 1) > 0 && strcmp(to, "/dev/null") == 0;
+}
+
+Test(sandbox, rights_limits_and_standard_descriptors_are_gone, .init = prepare)
+{
+    pid_t pid = fork();
+    if (!pid) {
+        struct tr_errbuf err;
+        alarm(LIMIT_S);
+        _exit(tr_sandbox_enter(TR_SANDBOX_FRONTEND, &err) < 0 ? ENTER_FAILED : stays(NULL));
+    }
+    char c;
+    need(read(quiet[0], &c, 1) == 1, "read");
+    cr_expect(file_has(pid, "status", "NoNewPrivs:\t1"));
+    cr_expect(file_has(pid, "status", "CapEff:\t0000000000000000"));
+    cr_expect(file_has(pid, "status", "CapPrm:\t0000000000000000"));
+    cr_expect(!tr_filter_available() || file_has(pid, "status", "Seccomp:\t2"));
+    cr_expect(file_has(pid, "limits", "Max core file size        0                    0 "));
+    cr_expect(is_null(pid, 0) && is_null(pid, 1));
+    int status;
+    need(write(go[1], "x", 1) == 1 && waitpid(pid, &status, 0) == pid, "waitpid");
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
+}
+
+/* ---- Landlock alone: the filter would be first ---- */
+
+static int landlocked(int (*act)(int abi))
+{
+    int abi = tr_landlock_abi();
+    if (!abi)
+        cr_skip_test("this kernel has no Landlock");
+    pid_t pid = fork();
+    if (!pid) {
+        alarm(LIMIT_S);
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || tr_landlock_nothing(abi))
+            _exit(ENTER_FAILED);
+        _exit(act(abi));
+    }
+    int status;
+    need(waitpid(pid, &status, 0) == pid, "waitpid");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int no_files(int abi)
+{
+    (void)abi;
+    char path[64];
+    snprintf(path, sizeof(path), "/tmp/tokenring-landlock-%d", (int)getpid());
+    if (open("/etc/passwd", O_RDONLY) >= 0 || errno != EACCES)
+        return 1;
+    if (open("/", O_RDONLY | O_DIRECTORY) >= 0 || errno != EACCES)
+        return 2;
+    if (open(path, O_CREAT | O_WRONLY, 0600) >= 0 || errno != EACCES)
+        return 3;
+    if (mkdir(path, 0700) == 0 || errno != EACCES)
+        return 4;
+    static char *argv[] = {"true", NULL};
+    execv("/bin/true", argv);
+    return errno == EACCES ? 0 : 5;
+}
+
+/* Where the kernel is too old for a part, that part must not be claimed: it is then allowed. */
+static int no_network(int abi)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                            .sin_port = htons((uint16_t)port)};
+    int want = abi >= 4 ? EACCES : 0;
+    int got = connect(sock, (struct sockaddr *)&a, sizeof(a)) ? errno : 0;
+    if (got != want)
+        return 1;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    a.sin_port = 0;
+    got = bind(fd, (struct sockaddr *)&a, sizeof(a)) ? errno : 0;
+    return got == want ? 0 : 2;
+}
+
+static int no_signals(int abi)
+{
+    int got = kill(parent, 0) ? errno : 0;
+    return got == (abi >= 6 ? EPERM : 0) ? 0 : 1;
+}
+
+Test(landlock, no_file_is_opened_made_or_run, .init = prepare)
+{
+    cr_expect_eq(landlocked(no_files), 0);
+}
+
+Test(landlock, no_tcp_socket_is_bound_or_connected, .init = prepare)
+{
+    cr_expect_eq(landlocked(no_network), 0);
+}
+
+Test(landlock, nobody_outside_is_signalled, .init = prepare)
+{
+    cr_expect_eq(landlocked(no_signals), 0);
+}
+
+/* ---- the others ---- */
+
+static int writes_its_file(const void *arg)
+{
+    (void)arg;
+    return pwrite(file, "row\n", 4, 0) != 4 || fdatasync(file) || ftruncate(file, 4);
+}
+
+Test(sandbox, the_ledger_writes_what_it_has_open_and_no_more, .init = prepare)
+{
+    const struct try t[] = {
+        {"socket", SYS_socket, {AF_INET, SOCK_STREAM, 0}},
+        {"accept", SYS_accept4, {listener, 0, 0, 0}},
+        {"send", SYS_sendto, {sock, (long)page, 1, 0, 0}},
+        {"execve", SYS_execve, {(long)"/bin/true", 0, 0}},
+        {"a thread", SYS_clone, {CLONE_VM | CLONE_SIGHAND | CLONE_THREAD, 0}},
+        {"kill", SYS_kill, {parent, 0}},
+        {"unlink", SYS_unlink, {(long)"/tmp/none"}},
+        {"executable memory", SYS_mprotect, {(long)page, 4096, PROT_READ | PROT_EXEC}},
+    };
+    ENDS(TR_SANDBOX_LEDGER, writes_its_file, NULL, "ledger");
+    if (filtered())
+        ALL_KILL(TR_SANDBOX_LEDGER, t);
+}
+
+Test(sandbox, the_engine_has_neither_sockets_nor_files, .init = prepare)
+{
+    const struct try t[] = {
+        {"socket", SYS_socket, {AF_INET, SOCK_STREAM, 0}},
+        {"accept", SYS_accept4, {listener, 0, 0, 0}},
+        {"send", SYS_sendto, {sock, (long)page, 1, 0, 0}},
+        {"pwrite", SYS_pwrite64, {file, (long)page, 1, 0}},
+        {"fork", SYS_fork, {0}},
+        {"execve", SYS_execve, {(long)"/bin/true", 0, 0}},
+        {"kill", SYS_kill, {parent, 0}},
+        {"ptrace", SYS_ptrace, {PTRACE_ATTACH, parent, 0, 0}},
+        {"executable memory", SYS_mprotect, {(long)page, 4096, PROT_READ | PROT_EXEC}},
+    };
+    if (filtered())
+        ALL_KILL(TR_SANDBOX_ENGINE, t);
+}
