@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <uuid/uuid.h>
 
+#define LOOK_NS 2000000000ull /* for a client that is no longer listened to */
+
 enum {
     READS_PER_TURN = 16, /* then the others get their turn */
     BODY_FIRST_BYTES = 64 << 10
@@ -321,8 +323,8 @@ static bool is_over(const struct tr_conn *c)
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP));
 }
 
-/* A client that sends without end is no longer listened to: closing would destroy the answer that
- * it has not read yet.  Its window closes, and its time runs. */
+/* A client that sends without end is no longer listened to: closing at once would destroy the
+ * answer that it has not read yet.  Its window closes, and it has a moment to look. */
 void tr_conn_drop(struct tr_conn *c)
 {
     for (int i = 0; i < READS_PER_TURN && c->may_read && c->linger_left; i++) {
@@ -330,6 +332,8 @@ void tr_conn_drop(struct tr_conn *c)
         if (c->state == TR_CONN_DEAD)
             return;
         c->linger_left -= n < c->linger_left ? n : c->linger_left;
+        if (!c->linger_left)
+            c->linger_ns = tr_now_ns() + LOOK_NS;
     }
     if (!c->linger_left) {
         if (is_over(c))

@@ -332,6 +332,24 @@ class Server:
         s = Stream(self, path, body, **kw)
         return s
 
+    def responses(self, data, n=2, shut=False):
+        """What a strict client reads from these bytes sent in one go: up to n responses, and what is
+        left over.  A response that says close must be the last thing on the connection."""
+        out = []
+        with contextlib.closing(self.conn()) as c:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                c.send(data)
+                if shut:
+                    c.sock.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(EOFError, ConnectionResetError):
+                while len(out) < n and (not out or out[-1].header("connection") != "close"):
+                    out.append(c.response())
+            with contextlib.suppress(ConnectionResetError):
+                if out and out[-1].header("connection") == "close":
+                    while c.more():
+                        pass
+            return out, c.buf
+
     # -- what it says of itself --
 
     def metrics(self):
