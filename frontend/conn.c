@@ -399,10 +399,11 @@ static struct tr_conn *new_conn(struct tr_httpd *d, int fd)
 int tr_conn_accept(struct tr_httpd *d, int fd)
 {
     struct tr_conn *c = NULL;
+    d->stats.accepted++;
     if (d->stats.open < (uint64_t)d->lim->max_connections + OVERFULL_CONNECTIONS)
         c = new_conn(d, fd);
     if (!c) {
-        d->stats.refused++;
+        d->stats.unanswered++;
         close(fd);
         return -ENOMEM;
     }
@@ -411,13 +412,12 @@ int tr_conn_accept(struct tr_httpd *d, int fd)
                  c);
     evtimer_assign(&c->timer, d->base, on_timer, c);
     if (event_add(&c->ev, NULL) < 0) {
+        d->stats.unanswered++;
         close(fd);
         tr_conn_reap(c);
         return -ENOMEM;
     }
     d->stats.open++;
-    d->stats.accepted++;
-    d->stats.refused += c->overfull;
     TAILQ_INSERT_TAIL(&d->all, c, all_link);
     arm(c);
     return 0;

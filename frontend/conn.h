@@ -87,11 +87,13 @@ struct tr_httpd_ops {
 };
 
 struct tr_httpd_stats {
-    uint64_t accepted, refused, requests, bytes_in, bytes_out;
+    uint64_t accepted; /* taken from the queue, those closed at once included */
+    uint64_t requests, bytes_in, bytes_out;
     uint64_t open;         /* connections now */
     uint64_t busy;         /* with an answer due */
     uint64_t unsent_bytes; /* over all connections */
     uint64_t turned_away;  /* requests answered 503 too_many_connections */
+    uint64_t unanswered;   /* connections closed at once: far too many, or no memory */
     uint64_t slow_clients, resets, half_closed, timeouts;
 };
 

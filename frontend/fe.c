@@ -173,7 +173,9 @@ static void figures(struct tr_fe *fe)
     fe->requests_seen = st->requests;
     tr_stat_add(fe->stat, TR_STAT_REFUSED_OVERLOAD, st->turned_away - fe->turned_away_seen);
     fe->turned_away_seen = st->turned_away;
-    /* Relaxed: figures for balancing and for people. */
+    tr_stat_add(fe->stat, TR_STAT_CONNECTIONS_REFUSED, st->unanswered - fe->unanswered_seen);
+    fe->unanswered_seen = st->unanswered;
+    /* Relaxed: figures for people. */
     atomic_store_explicit(&a->streams, fe->n_streams, memory_order_relaxed);
     atomic_store_explicit(&a->connections, (uint32_t)st->open, memory_order_relaxed);
 }
@@ -228,6 +230,8 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
 
     atomic_store_explicit(&s->area[s->my_area]->heartbeat_ns, now, memory_order_relaxed);
     tr_stat_beat(fe->stat, now);
+    fe->balance.streams = fe->n_streams;
+    tr_balance_tell(&fe->balance, tr_httpd_stats(fe->httpd));
     look_at_control(fe);
     bool moved = pump(fe);
     if (moved || !may_sleep) {
@@ -315,6 +319,7 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     }
     look_at_control(fe);
     figures(fe);
+    tr_balance_init(&fe->balance, s, c->max_connections);
     return 0;
 fail:
     tr_fe_close(fe);
@@ -336,6 +341,8 @@ static void free_event(struct event *ev)
 void tr_fe_close(struct tr_fe *fe)
 {
     tr_workers_stop(fe->workers);
+    if (fe->httpd && fe->tick_ev)
+        figures(fe);          /* what the last tick has not counted */
     tr_httpd_free(fe->httpd); /* owners get `gone`: streams are cancelled and freed */
     free_event(fe->bell_ev);
     free_event(fe->tick_ev);

@@ -7,6 +7,7 @@
 #ifndef TR_FRONTEND_FE_H
 #define TR_FRONTEND_FE_H
 
+#include "frontend/balance.h"
 #include "frontend/emit.h"
 #include "frontend/frontend.h"
 #include "shm/stat.h"
@@ -26,6 +27,7 @@ struct tr_fe {
     const struct tr_frontend_config *cfg;
     struct event_base *base;
     struct tr_httpd *httpd;
+    struct tr_balance balance; /* of connections, with the other frontends */
     struct tr_http_limits *limits;
     struct tr_workers *workers; /* NULL: everything inline (tests) */
 
@@ -48,6 +50,7 @@ struct tr_fe {
     struct event *bell_ev, *tick_ev, *wake_ev;
     uint64_t requests_seen;    /* HTTP requests already added to the statistics */
     uint64_t turned_away_seen; /* the same of requests on connections too many */
+    uint64_t unanswered_seen;  /* the same of connections closed at once */
 
     struct tr_emit json, frame; /* scratch of one event; reset before use */
     char *text;                 /* scratch of one event's text, TR_EVENT_TEXT_CAP (stream.h) */

@@ -33,7 +33,8 @@ static int start_listening(struct body *b)
     if (!b->listen)
         return -1;
     for (unsigned i = 0; i < c->n_listen; i++)
-        if (!(b->listen[i] = tr_listen_new(b->fe.httpd, b->fe.base, c->listen_fds[i])))
+        if (!(b->listen[i] =
+                  tr_listen_new(b->fe.httpd, b->fe.base, c->listen_fds[i], &b->fe.balance)))
             return -1;
     return 0;
 }

@@ -46,9 +46,15 @@ struct tr_stat {
     struct tr_region_head head;
     TR_LINE _Atomic uint64_t pid;
     _Atomic uint64_t heartbeat_ns; /* the writer's last sign of life */
+    _Atomic uint64_t load;         /* frontends: connections + streams, or one of the two below */
+    _Atomic uint64_t taken;        /* frontends: connections ever accepted by the present one */
     _Atomic uint64_t value[TR_STAT_N];
     struct tr_hist hist[TR_HIST_N];
 };
+
+/* Of a frontend that is at --max-connections, and of one that accepts nothing. */
+#define TR_LOAD_FULL (UINT64_MAX - 1)
+#define TR_LOAD_CLOSED UINT64_MAX
 
 enum tr_stat_kind { TR_KIND_COUNTER, TR_KIND_GAUGE };
 struct tr_stat_row {

@@ -4,6 +4,7 @@ tr_unit_test(frontend emit)
 tr_unit_test(frontend sse)
 tr_unit_test(frontend http testoracle)
 tr_unit_test(frontend conn PkgConfig::EVENT)
+tr_unit_test(frontend balance PkgConfig::EVENT)
 
 tr_unit_test(frontend params testfe)
 tr_unit_test(frontend stream testfe)

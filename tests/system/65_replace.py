@@ -319,5 +319,108 @@ def terminal_goes_away():
         equal(p.wait(60), 0, "it drains")
 
 
+def kept(s):
+    """A connection that has had an answer, and stays."""
+    c = s.conn()
+    c.send(request("GET", "/livez"))
+    return c, c.response().status
+
+
+def spread(s):
+    return sorted(len(clients_of(p, s.port)) for p in frontends(s))
+
+
+def evenly(s, n, open_all, close):
+    """The spread of 64 connections: the best of some rounds, as a busy machine may keep a frontend
+    from taking its turn."""
+    got = []
+    for _ in range(6):
+        some = open_all()
+        got.append(spread(s))
+        for c in some:
+            close(c)
+        until(lambda: sum(spread(s)) == 0)
+        if sum(got[-1]) == 64 and got[-1][0] >= 64 // n - 12:
+            break
+    return check(sum(got[-1]) == 64 and got[-1][0] >= 64 // n - 12,
+                 f"64 connections over {n} frontends", got)
+
+
+@test
+def connections_are_balanced():
+    """By load: opened one after the other, all at once, and with streams on them; also when one
+    frontend stands still, nobody waits for it."""
+    for n in (2, 4):
+        with Server(frontends=n, max_seqs=64, window=64, max_queue=64) as s:
+            def burst():
+                return together([lambda: kept(s)[0] for _ in range(64)])
+
+            def one_by_one():
+                return [kept(s)[0] for _ in range(64)]
+
+            def streams():
+                return [forced(s, 6000).read(1) for _ in range(64)]
+            evenly(s, n, one_by_one, Conn.close)
+            evenly(s, n, burst, Conn.close)
+            evenly(s, n, streams, Stream.close)
+            until(lambda: s.metrics()["streams"] == 0)
+            stopped = s.pids["frontend"][0]
+            os.kill(stopped, signal.SIGSTOP)
+            try:
+                some = one_by_one()
+                check(all(isinstance(c, Conn) for c in some), "nobody is stuck in a stopped one")
+                equal(len(clients_of(stopped, s.port)), 0, "it takes none")
+            finally:
+                os.kill(stopped, signal.SIGCONT)
+            more = [kept(s)[0] for _ in range(32)]
+            check(n == 4 or until(lambda: len(clients_of(stopped, s.port)) >= 16, 5),
+                  "going on, it takes its share", spread(s))
+            for c in some + more:
+                c.close()
+
+
+@test
+def full_frontends_leave_to_others():
+    """--max-connections of one: as long as another has room there is no 503."""
+    with Server(TINY, frontends=2, max_connections=16) as s:
+        some = [kept(s) for _ in range(32)]
+        equal([st for _, st in some], [200] * 32, "each place can be used")
+        equal(spread(s), [16, 16], "all of them")
+        r = s.get("/livez")
+        check(is_error(r, 503, code="too_many_connections"), "then 503", r.status, r.text)
+        some.pop()[0].close()
+        check(until(lambda: kept(s)[1] == 200), "a free place is found")
+        until(lambda: sum(spread(s)) <= 31)
+        one = s.pids["frontend"][0]
+        held = clients_of(one, s.port)
+        for c, _ in some:
+            if c.sock.getsockname()[1] in held:
+                c.close()
+        until(lambda: not clients_of(one, s.port))
+        os.kill(one, signal.SIGSTOP)  # it has room, and takes none
+        try:
+            got = set()
+            for _ in range(3):
+                got.add(kept(s)[1])
+        finally:
+            os.kill(one, signal.SIGCONT)
+        check(got <= {200, 503}, "beside a stopped one with room: an answer, no wait", got)
+        r = until(lambda: kept(s)[1] == 200)
+        check(r, "going on, it serves")
+        for c, _ in some:
+            c.close()
+        until(lambda: sum(spread(s)) == 0)
+        flood = [s.conn() for _ in range(2 * (16 + 64) + 20)]
+        ready, _, _ = select.select([c.sock for c in flood], [], [], WAIT)
+        check(ready, "far too many: some are closed at once")
+        for c in flood:
+            c.close()
+
+        def counted():
+            with contextlib.suppress(OSError, EOFError, KeyError):
+                return s.metrics()["connections_refused_total"] >= 20
+        check(until(counted), "and counted")
+
+
 if __name__ == "__main__":
     main()

@@ -282,7 +282,7 @@ static void start(void)
     rig.port = ntohs(a.sin_port);
     rig.d = tr_httpd_new(rig.base, &rig.lim, &ops);
     cr_assert(rig.d);
-    rig.l = tr_listen_new(rig.d, rig.base, rig.fd);
+    rig.l = tr_listen_new(rig.d, rig.base, rig.fd, NULL);
     cr_assert(rig.l);
 }
 
@@ -1189,6 +1189,23 @@ Test(conn, connections_beyond_the_limit_are_told_503)
     expect_error_json(c, "too_many_connections");
     cr_expect_eq(tr_httpd_stats(rig.d)->turned_away, 1);
     hang_up(a), hang_up(b), hang_up(c);
+}
+
+Test(conn, connections_far_beyond_the_limit_are_closed_and_counted)
+{
+    rig.lim.max_connections = 2;
+    start();
+    struct client *k[70];
+    for (int i = 0; i < 70; i++)
+        k[i] = dial();
+    for (int i = 0; i < 200 && tr_httpd_stats(rig.d)->accepted < 70; i++)
+        pump();
+    cr_expect_eq(tr_httpd_stats(rig.d)->open, 66);
+    cr_expect_eq(tr_httpd_stats(rig.d)->unanswered, 4);
+    WAIT(k[69]->eof, 2000, k[69]);
+    cr_expect_eq(k[69]->len, 0);
+    for (int i = 0; i < 70; i++)
+        hang_up(k[i]);
 }
 
 Test(conn, running_out_of_descriptors_is_survived)
