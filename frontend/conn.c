@@ -303,6 +303,7 @@ void tr_conn_turn_end(struct tr_conn *c)
 
 void tr_conn_work(struct tr_conn *c)
 {
+    c->turn_body = 0;
     if (c->state == TR_CONN_BUSY)
         look_for_close(c);
     if (c->state == TR_CONN_DEAD)

@@ -55,6 +55,7 @@ struct tr_conn {
     char *body;
     size_t body_len, body_cap;
     uint64_t body_seen; /* body bytes of this request, kept or thrown away */
+    size_t turn_body;   /* bytes of whole bodies handed on in this turn of the loop */
     uint64_t since_ns;  /* idle, or in this request, since */
     uint64_t body_ns;   /* body expected since */
     uint64_t piece_ns;  /* its last bytes came; body_ns before the first */

@@ -13,7 +13,8 @@
 #define LOOK_NS 2000000000ull /* for a client that is no longer listened to */
 
 enum {
-    READS_PER_TURN = 16, /* then the others get their turn */
+    READS_PER_TURN = 16,        /* then the others get their turn */
+    BODIES_PER_TURN = 16 << 10, /* bytes: what a handler makes of more takes others' time */
     BODY_FIRST_BYTES = 64 << 10
 };
 
@@ -193,6 +194,7 @@ static void dispatch(struct tr_conn *c)
     c->state = TR_CONN_BUSY;
     c->d->stats.busy++;
     c->rq.body = (struct tr_slice){c->body, c->body_len};
+    c->turn_body += c->body_len;
     c->rq.route->handler(c, &c->rq, c->d->ops.ctx);
     if (!c->answer_done && !c->ops) {
         if (c->head_sent)
@@ -218,6 +220,17 @@ static void broken_request(struct tr_conn *c)
     tr_conn_advance(c);
 }
 
+/* Whether the next request must wait: answers do, or this connection had its part of the turn. */
+static bool must_wait(struct tr_conn *c)
+{
+    if (tr_http_begun(&c->http))
+        return false;
+    if (c->turn_body >= BODIES_PER_TURN)
+        tr_conn_later(c);
+    return c->turn_body >= BODIES_PER_TURN ||
+           evbuffer_get_length(c->out) >= c->d->lim->stream_buffer;
+}
+
 /* Gives bytes to the parser until they are used up or a request is being answered; how many
  * were used. */
 static size_t feed(struct tr_conn *c, const char *p, size_t n)
@@ -225,8 +238,8 @@ static size_t feed(struct tr_conn *c, const char *p, size_t n)
     size_t at = 0, used;
     struct tr_slice piece;
     while (c->state == TR_CONN_READING && !c->broken) {
-        if (!tr_http_begun(&c->http) && evbuffer_get_length(c->out) >= c->d->lim->stream_buffer)
-            break; /* answers wait: no more of them */
+        if (must_wait(c))
+            break;
         bool fresh = !tr_http_begun(&c->http);
         enum tr_http_ev ev = tr_http_feed(&c->http, p + at, n - at, &used, &piece);
         at += used;
@@ -350,7 +363,7 @@ void tr_conn_read(struct tr_conn *c)
     for (int i = 0; i < READS_PER_TURN; i++) {
         if (c->state != TR_CONN_READING || c->in_at < c->in_len || !c->may_read || c->broken)
             return;
-        if (!tr_http_begun(&c->http) && evbuffer_get_length(c->out) >= c->d->lim->stream_buffer)
+        if (must_wait(c))
             return;
         size_t n = read_some(c);
         if (n) {

@@ -41,6 +41,7 @@ static struct {
     size_t max_unsent;
     uint64_t delivered, delivered_of;
     unsigned deliveries;
+    unsigned sunk;  /* bodies that /sink saw */
     uint64_t given; /* bytes that the last /give added to its connection */
 } rig;
 
@@ -207,6 +208,14 @@ static void do_corked(struct tr_conn *c, const struct tr_http_request *rq, void 
     slow_end(s);
 }
 
+static void do_sink(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+{
+    (void)ctx;
+    cr_expect_gt(rq->body.len, 0u);
+    rig.sunk++;
+    tr_conn_reply(c, 200, "text/plain", "ok", 2);
+}
+
 /* ?n= bytes from malloc, which the connection frees. */
 static void do_give(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
 {
@@ -254,6 +263,7 @@ static const struct tr_route routes[] = {
     {TR_HTTP_GET, "/nothing", do_nothing, 0},
     {TR_HTTP_GET, "/give", do_give, 0},
     {TR_HTTP_POST, "/take", do_take, 0},
+    {TR_HTTP_POST, "/sink", do_sink, 0},
     {TR_HTTP_GET, "/cut", do_cut, 0},
     {TR_HTTP_GET, "/corked", do_corked, 0},
     {TR_HTTP_GET, "/models/{id*}", do_id, 0},
@@ -1000,6 +1010,35 @@ Test(conn, input_is_not_read_while_an_answer_is_due)
     cr_expect_leq(tr_httpd_stats(rig.d)->bytes_in - before, 16u << 10);
     WAIT(k->eof, 5000, k);
     cr_expect(has(k, "0\r\n\r\nHTTP/1.1 4")); /* the junk is no request */
+    hang_up(k);
+}
+
+Test(conn, pipelined_bodies_leave_the_others_their_turn)
+{
+    enum { N = 40, BODY = 8000 };
+    static char s[N * (BODY + 100)];
+    size_t len = 0;
+    start();
+    struct client *k = dial();
+    for (int i = 0; i < N; i++) {
+        len += (size_t)sprintf(
+            s + len, "POST /sink HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", BODY);
+        memset(s + len, '{', BODY);
+        len += BODY;
+    }
+    size_t sent = 0;
+    unsigned most = 0;
+    for (uint64_t until = tr_now_ns() + 5000 * MS; rig.sunk < N && tr_now_ns() < until;) {
+        ssize_t w = sent < len ? send(k->fd, s + sent, len - sent, MSG_NOSIGNAL) : 0;
+        sent += w > 0 ? (size_t)w : 0;
+        unsigned before = rig.sunk;
+        pump();
+        most = rig.sunk - before > most ? rig.sunk - before : most;
+    }
+    cr_expect_eq(rig.sunk, (unsigned)N);
+    /* an event and a second look may fall into the same turn: twice two whole ones and one begun */
+    cr_expect(most > 0 && most <= 6, "%u in one turn", most);
+    WAIT(count(k, "HTTP/1.1 200") == N, 2000, k);
     hang_up(k);
 }
 
