@@ -144,7 +144,7 @@ static void admit_slot(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32
     tr_slot_stat_admit(sc->s, slot);
     tr_seq_move(sc->s, &sc->seq[slot], TR_WAITING);
     tr_offer_take(sc, slot);
-    tr_sched_ring_bell(sc, area);
+    tr_sched_tell(sc, &sc->seq[slot]);
     sc->progress = true;
 }
 

@@ -170,5 +170,9 @@ void tr_recover(struct tr_sched *sc)
             settle_group(sc, q);
     }
     tr_settle_bills(sc);
+    for (uint32_t a = 0; a < sc->s->config.n_areas; a++) {
+        tr_news_post_all(sc->s, a);
+        sc->bells |= 1ull << a;
+    }
     tr_sched_ring_bells(sc);
 }

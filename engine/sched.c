@@ -56,9 +56,11 @@ struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
     sc->unbilled = take(sc, n, sizeof(*sc->unbilled));
     sc->plan_in = take(sc, n, sizeof(*sc->plan_in));
     sc->plan_do = take(sc, n, sizeof(*sc->plan_do));
+    sc->news_words = tr_layout_dirty_words(&s->config);
+    sc->news = take(sc, (size_t)s->config.n_areas * sc->news_words, sizeof(*sc->news));
     sc->reqs = take(sc, TR_MAX_CHOICES, sizeof(*sc->reqs));
     if (!sc->seq || !sc->extra || !sc->closed || !sc->active || !sc->ended || !sc->unbilled ||
-        !sc->plan_in || !sc->plan_do || !sc->reqs)
+        !sc->plan_in || !sc->plan_do || !sc->news || !sc->reqs)
         goto out;
     atomic_store_explicit(&s->rings->ready, 0, memory_order_release);
     atomic_store_explicit(&s->rings->sleeping, 0, memory_order_relaxed);
@@ -131,6 +133,7 @@ void tr_sched_free(struct tr_sched *sc)
     free(sc->unbilled);
     free(sc->plan_in);
     free(sc->plan_do);
+    free(sc->news);
     free(sc->reqs);
     tr_kv_free(sc->kv);
     tr_sampler_free(sc->sampler);
@@ -296,7 +299,7 @@ static void tell_queue(struct tr_sched *sc)
         struct tr_ring *r = tr_sched_ring(sc, q);
         if (atomic_load_explicit(&r->queue_pos, memory_order_relaxed) != pos) {
             atomic_store_explicit(&r->queue_pos, pos, memory_order_relaxed);
-            tr_sched_ring_bell(sc, q->area);
+            tr_sched_tell(sc, q);
         }
         pos++;
     }
@@ -312,10 +315,25 @@ static void tell_queue(struct tr_sched *sc)
     tr_stat_set(sc->stat, TR_STAT_KV_CACHED, 0);
 }
 
+/* Gathered over the turn: one atomic operation for 64 slots, and after it the bell. */
+static void post_news(struct tr_sched *sc, uint32_t area)
+{
+    uint64_t *news = sc->news + (size_t)area * sc->news_words;
+    for (uint32_t w = 0; w < sc->news_words; w++) {
+        if (!news[w])
+            continue;
+        tr_news_post(sc->s, area, w, news[w]);
+        news[w] = 0;
+    }
+}
+
 void tr_sched_ring_bells(struct tr_sched *sc)
 {
-    for (uint64_t left = sc->bells; left; left &= left - 1)
-        tr_bell_ring_area(sc->s, (uint32_t)__builtin_ctzll(left));
+    for (uint64_t left = sc->bells; left; left &= left - 1) {
+        uint32_t area = (uint32_t)__builtin_ctzll(left);
+        post_news(sc, area);
+        tr_bell_ring_area(sc->s, area);
+    }
     sc->bells = 0;
 }
 

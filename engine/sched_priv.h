@@ -50,7 +50,9 @@ struct tr_sched {
 
     uint64_t now;   /* of this turn; again after the forward pass */
     uint64_t bells; /* areas to ring, a bit each */
-    bool progress;  /* something happened in this turn */
+    uint64_t *news; /* [n_areas, news_words] slots whose owner is to look at the ring, a bit each */
+    uint32_t news_words;
+    bool progress; /* something happened in this turn */
 
     struct tr_request *reqs; /* [TR_MAX_CHOICES] copies of a group at admission */
 
@@ -82,10 +84,13 @@ static inline bool tr_sched_owner_alive(const struct tr_sched *sc, uint32_t area
     return area < sc->s->config.n_areas && sc->alive[area] && sc->epoch[area] == epoch;
 }
 
-static inline void tr_sched_ring_bell(struct tr_sched *sc, uint32_t area)
+/* Its ring has changed: the owner will be told with the bells of this turn. */
+static inline void tr_sched_tell(struct tr_sched *sc, const struct tr_seq *q)
 {
-    if (area < TR_MAX_AREAS)
-        sc->bells |= 1ull << area;
+    if (q->area >= sc->s->config.n_areas)
+        return;
+    sc->news[(size_t)q->area * sc->news_words + q->slot / 64] |= 1ull << (q->slot % 64);
+    sc->bells |= 1ull << q->area;
 }
 
 /* ---- sched.c ---- */

@@ -55,7 +55,7 @@ void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e)
     TR_ASSERT(lead->group_left > 0);
     if (--lead->group_left == 0)
         sc->unbilled[sc->n_unbilled++] = q->lead;
-    tr_sched_ring_bell(sc, q->area);
+    tr_sched_tell(sc, q);
     sc->progress = true;
 }
 
@@ -177,7 +177,7 @@ static bool bill(struct tr_sched *sc, const struct tr_seq *lead)
         return false;
     }
     count_request(sc, lead, &b);
-    tr_sched_ring_bell(sc, lead->area);
+    tr_sched_tell(sc, lead);
     sc->progress = true;
     return true;
 }

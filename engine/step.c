@@ -114,7 +114,7 @@ static void move(struct tr_sched *sc, struct tr_seq *q, const struct tr_plan_do 
         resume(sc, q);
     else
         start(sc, q);
-    tr_sched_ring_bell(sc, q->area);
+    tr_sched_tell(sc, q);
     sc->progress = true;
 }
 
@@ -273,7 +273,7 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
         q->in_kv = j->pos;
         return false;
     }
-    tr_sched_ring_bell(sc, q->area);
+    tr_sched_tell(sc, q);
     if (j->echo)
         return false;
     int full = tr_ring_push(sc->s, j->slot, j->id, step);
@@ -301,7 +301,7 @@ static void tell_progress(struct tr_sched *sc)
         uint32_t done = q->in_kv < q->prompt_len ? q->in_kv : q->prompt_len;
         atomic_store_explicit(&tr_sched_ring(sc, q)->prefill_done, done, memory_order_relaxed);
         tr_slot_stat_prefilled(sc->s, q->slot, done);
-        tr_sched_ring_bell(sc, q->area);
+        tr_sched_tell(sc, q);
         if (q->in_kv == tr_seq_total(q))
             tr_settle_end(sc, q,
                           (struct tr_end){.state = TR_INCOMPLETE, .finish = TR_FINISH_LENGTH});

@@ -360,8 +360,7 @@ static bool wait_for_more(struct tr_stream *s, struct tr_choice *ch, uint64_t li
     if (!ns || ch->text_done || !s->ask->stream || !ch->last_event_ns)
         return false;
     if (tr_now_ns() < due) {
-        if (!s->fe->wake_ns || due < s->fe->wake_ns)
-            s->fe->wake_ns = due;
+        tr_stream_remind(s, due);
         return true;
     }
     ch->coalesce_to = limit;
@@ -449,6 +448,10 @@ void tr_choice_publish(struct tr_stream *s, struct tr_choice *ch)
 
     if (ch->scanned == ch->scanned_published && sent == ch->sent_published)
         return;
+    if (s->ask->stream) {
+        s->fe->behind += ch->scanned - sent - ch->behind;
+        ch->behind = ch->scanned - sent;
+    }
     tr_cursor_set(s->fe->shm, ch->slot, ch->scanned, sent);
     ch->scanned_published = ch->scanned;
     ch->sent_published = sent;

@@ -143,6 +143,8 @@ void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why)
     tr_conn_delivery_gone(c);
     event_del(&c->ev);
     event_del(&c->timer);
+    if (d->asked == c)
+        d->asked = TAILQ_PREV(c, tr_conn_list, all_link);
     TAILQ_REMOVE(&d->all, c, all_link);
     TAILQ_INSERT_TAIL(&d->dead, c, all_link);
     tr_conn_mark(c); /* so that it is freed */
@@ -151,6 +153,7 @@ void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why)
     if (ops)
         ops->gone(c->owner, why);
     d->stats.unsent_bytes -= evbuffer_get_length(c->out);
+    d->stats.kernel_bytes -= c->written - c->acked;
     close(c->fd);
     c->fd = -1;
 }
@@ -225,6 +228,7 @@ void tr_conn_write_out(struct tr_conn *c)
         c->written += (uint64_t)sent;
         c->d->stats.bytes_out += (uint64_t)sent;
         c->d->stats.unsent_bytes -= (uint64_t)sent;
+        c->d->stats.kernel_bytes += (uint64_t)sent;
         c->blocked_ns = 0;
     }
     if (!evbuffer_get_length(c->out))

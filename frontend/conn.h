@@ -92,6 +92,7 @@ struct tr_httpd_stats {
     uint64_t open;         /* connections now */
     uint64_t busy;         /* with an answer due */
     uint64_t unsent_bytes; /* over all connections */
+    uint64_t kernel_bytes; /* written and not known to be acknowledged, over all connections */
     uint64_t turned_away;  /* requests answered 503 too_many_connections */
     uint64_t unanswered;   /* connections closed at once: far too many, or no memory */
     uint64_t slow_clients, resets, half_closed, timeouts;
@@ -111,6 +112,10 @@ void tr_httpd_drain(struct tr_httpd *d);
 void tr_httpd_retire(struct tr_httpd *d);
 /* Idle connections are closed, those with an answer due are counted: 0 = all done. */
 uint64_t tr_httpd_busy(const struct tr_httpd *d);
+
+/* Asks the kernel for the acknowledged bytes of some connections, in turn; for the gauge above.  Its
+ * cost is bounded: with many connections the gauge is some seconds old. */
+void tr_httpd_ask_kernel(struct tr_httpd *d);
 
 /* Takes over fd (non-blocking; closed on failure too).  0 or -ENOMEM. */
 int tr_conn_accept(struct tr_httpd *d, int fd);

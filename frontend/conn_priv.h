@@ -95,6 +95,7 @@ struct tr_httpd {
     bool draining;      /* idle connections are closed */
     uint64_t retire_ns; /* each answer is its connection's last, since; 0: not so */
     struct tr_conn_list all, dirty, again, dead;
+    struct tr_conn *asked; /* the last one that tr_httpd_ask_kernel looked at, or NULL */
     struct tr_conn_delivery *deliveries; /* waiting, over all connections */
     struct tr_emit text;                 /* scratch of one answer */
     char scratch[64 << 10];

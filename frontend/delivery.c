@@ -8,7 +8,11 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
-enum { ASK_EVERY_US = 10 * 1000 };
+enum {
+    ASK_EVERY_US = 10 * 1000,
+    ASKS_PER_TICK = 64, /* system calls of the gauge, and connections it looks at */
+    LOOKS_PER_TICK = 512
+};
 #define GIVE_UP_NS (2 * 1000000000ull)
 
 uint64_t tr_conn_accepted(const struct tr_conn *c)
@@ -27,9 +31,25 @@ uint64_t tr_conn_acked(struct tr_conn *c)
 {
     int queued = 0;
     if (c->fd >= 0 && ioctl(c->fd, SIOCOUTQ, &queued) == 0 && queued >= 0 &&
-        (uint64_t)queued <= c->written && c->written - (uint64_t)queued > c->acked)
+        (uint64_t)queued <= c->written && c->written - (uint64_t)queued > c->acked) {
+        c->d->stats.kernel_bytes -= c->written - (uint64_t)queued - c->acked;
         c->acked = c->written - (uint64_t)queued;
+    }
     return c->acked;
+}
+
+void tr_httpd_ask_kernel(struct tr_httpd *d)
+{
+    for (int looked = 0, asked = 0; looked < LOOKS_PER_TICK && asked < ASKS_PER_TICK; looked++) {
+        struct tr_conn *c = d->asked ? TAILQ_NEXT(d->asked, all_link) : TAILQ_FIRST(&d->all);
+        d->asked = c;
+        if (!c)
+            return;
+        if (c->acked == c->written)
+            continue;
+        tr_conn_acked(c);
+        asked++;
+    }
 }
 
 static void unlink_delivery(struct tr_conn_delivery *w)

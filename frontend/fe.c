@@ -156,9 +156,11 @@ static void look_at_control(struct tr_fe *fe)
 
 static void on_bell(evutil_socket_t fd, short what, void *arg)
 {
-    (void)fd; /* tr_bell_awake empties it after the turn */
+    struct tr_fe *fe = arg;
+
+    (void)fd;
     (void)what;
-    (void)arg;
+    fe->rung = true; /* tr_bell_awake empties it after the turn */
 }
 
 static void figures(struct tr_fe *fe)
@@ -169,6 +171,8 @@ static void figures(struct tr_fe *fe)
     tr_stat_set(fe->stat, TR_STAT_CONNECTIONS, st->open);
     tr_stat_set(fe->stat, TR_STAT_STREAMS, fe->n_streams);
     tr_stat_set(fe->stat, TR_STAT_BUFFERED_PENDING, st->unsent_bytes);
+    tr_stat_set(fe->stat, TR_STAT_BUFFERED_RING, fe->behind * sizeof(uint32_t));
+    tr_stat_set(fe->stat, TR_STAT_BUFFERED_KERNEL, st->kernel_bytes);
     tr_stat_add(fe->stat, TR_STAT_HTTP_REQUESTS, st->requests - fe->requests_seen);
     fe->requests_seen = st->requests;
     tr_stat_add(fe->stat, TR_STAT_REFUSED_OVERLOAD, st->turned_away - fe->turned_away_seen);
@@ -193,7 +197,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    tr_streams_tick(fe, tr_now_ns());
+    tr_httpd_ask_kernel(fe->httpd);
     figures(fe);
     arm_tick(fe);
 }
@@ -234,17 +238,19 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
     tr_balance_tell(&fe->balance, tr_httpd_stats(fe->httpd));
     look_at_control(fe);
     bool moved = pump(fe);
-    if (moved || !may_sleep) {
+    if (!may_sleep) {
         event_base_loop(fe->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
         return;
     }
-    /* Announced, looked once more: what is published from here on rings (shm/bell.h). */
+    /* Announced, looked once more: what is published from here on rings (shm/bell.h).  What the
+     * first look has left to do is pending in the event loop, which then does not sleep. */
     tr_bell_sleep(sleeping);
     moved = pump(fe);
     if (fe->wake_ns)
         arm_wake(fe);
     event_base_loop(fe->base, moved ? EVLOOP_ONCE | EVLOOP_NONBLOCK : EVLOOP_ONCE);
-    tr_bell_awake(fd, sleeping);
+    tr_bell_awake(fe->rung ? fd : -1, sleeping);
+    fe->rung = false;
 }
 
 /* ---- open, close ---- */
@@ -312,8 +318,11 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     tr_area_init(s);
     fe->control_seen = UINT32_MAX; /* whatever it says is news */
     fe->text = malloc(TR_EVENT_TEXT_CAP);
+    fe->by_slot = calloc(s->config.n_slots, sizeof(struct tr_stream *));
+    TAILQ_INIT(&fe->due);
+    TAILQ_INIT(&fe->gate);
     fe->base = event_base_new();
-    if (!fe->text || !fe->base || open_http(fe) || open_events(fe)) {
+    if (!fe->text || !fe->by_slot || !fe->base || open_http(fe) || open_events(fe)) {
         tr_errf(err, -EINVAL, "cannot make the event loop: out of memory or descriptors");
         goto fail;
     }
@@ -355,5 +364,6 @@ void tr_fe_close(struct tr_fe *fe)
     tr_emit_fini(&fe->frame);
     free(fe->limits);
     free(fe->text);
+    free(fe->by_slot);
     memset(fe, 0, sizeof(*fe));
 }

@@ -16,11 +16,15 @@
 
 #include <event2/event.h>
 
+#include <sys/queue.h>
+
 struct tr_httpd;
 struct tr_http_limits;
 struct tr_workers;
 struct tr_stream;
 struct tr_cancel_wait;
+TAILQ_HEAD(tr_stream_due, tr_stream);
+TAILQ_HEAD(tr_stream_gate, tr_stream);
 
 struct tr_fe {
     struct tr_shm *shm;
@@ -42,6 +46,11 @@ struct tr_fe {
 
     struct tr_stat *stat;               /* ours */
     struct tr_stream *streams;          /* all open, doubly linked (stream.c) */
+    struct tr_stream **by_slot;         /* [n_slots] whose ring it is; NULL: nobody's here */
+    struct tr_stream_due due;           /* to be looked at in this turn (stream.c) */
+    struct tr_stream_gate gate;         /* wait for their record (stream.c) */
+    uint64_t durable_seen;              /* the ledger's count when those were last looked at */
+    uint64_t behind;                    /* tokens scanned and not yet sent, over all streams */
     uint32_t n_streams;                 /* requests admitted and not yet ended */
     uint32_t n_asks;                    /* requests being tokenised */
     uint32_t n_deliveries;              /* delivery records waiting for an acknowledgement */
@@ -54,7 +63,8 @@ struct tr_fe {
 
     struct tr_emit json, frame; /* scratch of one event; reset before use */
     char *text;                 /* scratch of one event's text, TR_EVENT_TEXT_CAP (stream.h) */
-    uint64_t wake_ns;           /* when the loop must look again although nobody rings; 0 never */
+    uint64_t wake_ns; /* when the loop must look at DELETEs again although nobody rings; 0 never */
+    bool rung;        /* the bell's descriptor is readable */
 };
 
 /* Opens vocabulary and template, makes the event base and the connections: all that needs files or
@@ -67,7 +77,8 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
 int tr_fe_start_workers(struct tr_fe *fe, unsigned n, struct tr_errbuf *err);
 void tr_fe_close(struct tr_fe *fe);
 
-/* One turn: rings, then sockets.  Sleeps until something happens, at most to the next tick, if
+/* One turn: rings with news, streams whose time has come or whose socket takes bytes again, then
+ * sockets.  It costs what changed, however many streams are open.  Sleeps until something happens, at most to the next tick, if
  * `may_sleep`. */
 void tr_fe_turn(struct tr_fe *fe, bool may_sleep);
 

@@ -16,6 +16,8 @@
 
 static void link_stream(struct tr_fe *fe, struct tr_stream *s)
 {
+    for (uint32_t k = 0; k < s->n; k++)
+        fe->by_slot[s->choice[k].slot] = s;
     s->next = fe->streams;
     s->pprev = &fe->streams;
     if (s->next)
@@ -31,7 +33,16 @@ static void free_stream(struct tr_stream *s)
         if (s->next)
             s->next->pprev = s->pprev;
         s->fe->n_streams--;
+        for (uint32_t k = 0; k < s->n; k++) {
+            s->fe->by_slot[s->choice[k].slot] = NULL;
+            s->fe->behind -= s->choice[k].behind;
+        }
+        tr_stream_clock_fini(s);
     }
+    if (s->is_due)
+        TAILQ_REMOVE(&s->fe->due, s, due_link);
+    if (s->is_gated)
+        TAILQ_REMOVE(&s->fe->gate, s, gate_link);
     for (uint32_t k = 0; k < s->n; k++)
         tr_choice_fini(&s->choice[k]);
     tr_ask_close(s->ask);
@@ -61,10 +72,10 @@ void tr_streams_cancel_all(struct tr_fe *fe, enum tr_err why)
 
 struct tr_stream *tr_stream_find(struct tr_fe *fe, struct tr_stream_id id)
 {
-    for (struct tr_stream *s = fe->streams; s; s = s->next)
-        if (s->name.slot == id.slot && s->name.gen == id.gen && s->name.rand == id.rand)
-            return s;
-    return NULL;
+    struct tr_stream *s = id.slot < fe->shm->config.n_slots ? fe->by_slot[id.slot] : NULL;
+
+    return s && s->name.slot == id.slot && s->name.gen == id.gen && s->name.rand == id.rand ? s
+                                                                                            : NULL;
 }
 
 /* ---- how it ended ---- */
@@ -98,7 +109,7 @@ enum tr_err tr_stream_outcome(const struct tr_stream *s)
     return TR_OK;
 }
 
-static bool all_ended(const struct tr_stream *s)
+bool tr_stream_all_ended(const struct tr_stream *s)
 {
     for (uint32_t k = 0; k < s->n; k++)
         if (!tr_state_terminal(s->choice[k].state))
@@ -143,7 +154,8 @@ static void drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
                 now, memory_order_relaxed); /* the dirty bit of the command publishes it */
     tr_stream_cancel(s, why);
     /* What had ended before keeps its reason, as it does in the ledger. */
-    log_end(s, all_ended(s) ? close_of(s) : tr_close_by(why), ", without its terminal event");
+    log_end(s, tr_stream_all_ended(s) ? close_of(s) : tr_close_by(why),
+            ", without its terminal event");
     release_slots(s);
     tr_receipt_deliver_now(&s->receipt, s->fe, acked);
     free_stream(s);
@@ -165,7 +177,7 @@ void tr_stream_cut(struct tr_stream *s, enum tr_err why)
 
 static void on_writable(void *owner)
 {
-    (void)owner; /* the turn of the loop that called us ends with tr_streams_pump */
+    tr_stream_due(owner);
 }
 
 void tr_stream_probe(struct tr_stream *s)
@@ -299,6 +311,9 @@ void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
         tr_choice_init(s, &s->choice[k], ad.slot[k], ad.gen[k]);
     }
     link_stream(fe, s);
+    tr_stream_clock_init(s);
+    s->rang = true; /* the first look arms its timer */
+    tr_stream_due(s);
     begin(s);
 }
 
@@ -393,8 +408,11 @@ static bool gate_open(struct tr_stream *s)
         return true;
     uint64_t due = s->gate_ns + fe->cfg->ledger_wait_ns;
     if (now < due) {
-        if (!fe->wake_ns || due < fe->wake_ns)
-            fe->wake_ns = due;
+        tr_stream_remind(s, due);
+        if (!s->is_gated) {
+            s->is_gated = true;
+            TAILQ_INSERT_TAIL(&fe->gate, s, gate_link);
+        }
         return false;
     }
     tr_stat_add(fe->stat, TR_STAT_LEDGER_UNCONFIRMED, 1);
@@ -495,7 +513,7 @@ void tr_streams_end_all(struct tr_fe *fe, enum tr_err why)
 
     for (struct tr_stream *s = fe->streams; s; s = next) {
         next = s->next;
-        if (!s->failure && !all_ended(s))
+        if (!s->failure && !tr_stream_all_ended(s))
             s->failure = why;
         if (s->ask->stream && tr_conn_room(s->conn) == 0)
             tr_stream_cut(s, why);
@@ -543,12 +561,15 @@ static bool pump_one(struct tr_stream *s)
 {
     bool moved = false, ended = true, all_out = true;
 
+    if (s->rang) {
+        s->rang = false;
+        if (!tr_stream_clock(s, tr_now_ns()))
+            return true;
+    }
     for (uint32_t k = 0; k < s->n; k++) {
         moved |= tr_choice_scan(s, &s->choice[k]);
         ended &= tr_state_terminal(s->choice[k].state);
     }
-    if (!ended)
-        tr_stream_deadline(s);
     spread_failure(s);
     lifecycle(s);
     for (uint32_t k = 0; k < s->n; k++) {
@@ -562,18 +583,59 @@ static bool pump_one(struct tr_stream *s)
         mark(s, false);
     if (ended && all_out)
         return try_end(s) || moved;
-    if (ended && !s->gate_ns && tr_stream_outcome(s))
-        s->gate_ns = tr_now_ns(); /* tr_streams_tick cuts it if it stays stuck */
+    if (ended && !s->gate_ns && tr_stream_outcome(s)) {
+        s->gate_ns = tr_now_ns(); /* the clock cuts it if it stays stuck */
+        tr_stream_remind(s, s->gate_ns);
+    }
     return moved;
+}
+
+void tr_stream_due(struct tr_stream *s)
+{
+    if (s->is_due)
+        return;
+    s->is_due = true;
+    TAILQ_INSERT_TAIL(&s->fe->due, s, due_link);
+}
+
+static void on_news(void *arg, uint32_t slot)
+{
+    struct tr_fe *fe = arg;
+
+    if (fe->by_slot[slot])
+        tr_stream_due(fe->by_slot[slot]);
+}
+
+/* The ledger says how far it is with one count for all. */
+static void look_at_ledger(struct tr_fe *fe)
+{
+    struct tr_stream *s;
+
+    if (TAILQ_EMPTY(&fe->gate))
+        return;
+    /* Relaxed: gate_open looks again with the order it needs. */
+    uint64_t durable = atomic_load_explicit(&fe->shm->ledger->durable, memory_order_relaxed);
+    if (durable == fe->durable_seen)
+        return;
+    fe->durable_seen = durable;
+    TAILQ_FOREACH(s, &fe->gate, gate_link)
+    tr_stream_due(s);
 }
 
 bool tr_streams_pump(struct tr_fe *fe)
 {
-    struct tr_stream *next;
+    struct tr_stream *s, *last;
     bool moved = false;
 
-    for (struct tr_stream *s = fe->streams; s; s = next) {
-        next = s->next;
+    tr_news_take(fe->shm, on_news, fe);
+    look_at_ledger(fe);
+    /* What becomes due meanwhile waits for the next look. */
+    last = TAILQ_LAST(&fe->due, tr_stream_due);
+    for (bool over = !last; !over;) {
+        s = TAILQ_FIRST(&fe->due);
+        over = s == last;
+        TAILQ_REMOVE(&fe->due, s, due_link);
+        s->is_due = false;
         moved |= pump_one(s);
     }
     return moved;

@@ -29,6 +29,8 @@
 #include "shm/stream_id.h"
 #include "text/scan.h"
 
+#include <event2/event_struct.h>
+
 enum {
     TR_EVENT_TEXT = 8192,                                     /* bytes at which coalescing stops */
     TR_EVENT_TEXT_CAP = TR_EVENT_TEXT + TR_SCAN_TEXT_MAX + 8, /* scratch for one event */
@@ -59,7 +61,8 @@ struct tr_choice {
     uint32_t echoed;       /* prompt tokens framed (echo) */
     uint32_t event_tokens; /* tokens since the last event */
     uint64_t last_event_ns;
-    uint64_t shown; /* bytes of text given out, an echoed prompt included */
+    uint64_t behind; /* its share of fe->behind */
+    uint64_t shown;  /* bytes of text given out, an echoed prompt included */
     uint64_t sent_published, scanned_published; /* cursors as the engine knows them */
     struct tr_lpq lpq;                          /* logprob entries not yet framed */
     struct tr_lp_text lp_text;                  /* not streamed: entries rendered so far */
@@ -73,6 +76,11 @@ struct tr_stream {
     const struct tr_dialect *dialect;
     enum tr_frame frame;
     struct tr_stream *next, **pprev;
+    TAILQ_ENTRY(tr_stream) due_link, gate_link;
+    bool is_due, is_gated;
+    bool rang;          /* its timer has: the clock is looked at */
+    struct event timer; /* fires at or before the next thing that time does to it */
+    uint64_t armed_ns;  /* when; 0: not armed */
 
     struct tr_stream_id name;
     char stream_id[TR_STREAM_ID_BYTES];
@@ -99,11 +107,12 @@ struct tr_stream {
 void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
                      const struct tr_dialect *dialect, enum tr_frame frame);
 
-/* Looks at every ring and does what can be done.  True if anything moved. */
+/* Looks at the streams that are due and at rings with news, and does what can be done.  True if
+ * anything moved. */
 bool tr_streams_pump(struct tr_fe *fe);
 
-/* Keep-alives, slow clients; every 50 ms or so. */
-void tr_streams_tick(struct tr_fe *fe, uint64_t now_ns);
+/* It will be looked at in the next tr_streams_pump. */
+void tr_stream_due(struct tr_stream *s);
 
 /* Cancels all choices; the stream ends when the engine has said so. */
 void tr_stream_cancel(struct tr_stream *s, enum tr_err why);
@@ -131,13 +140,20 @@ struct tr_usage tr_stream_usage(const struct tr_stream *s);
 /* "stop" or "length" for a choice whose text is complete. */
 const char *tr_choice_finish(const struct tr_stream *s, const struct tr_choice *ch);
 
-/* ---- inside (stream_clock.c for stream.c) ---- */
+/* ---- inside (stream_clock.c for stream.c and choice.c) ---- */
 
-/* Cancels what is due; has the loop wake at what is not. */
-void tr_stream_deadline(struct tr_stream *s);
+void tr_stream_clock_init(struct tr_stream *s);
+void tr_stream_clock_fini(struct tr_stream *s);
+/* It is looked at by then at the latest, its clock too. */
+void tr_stream_remind(struct tr_stream *s, uint64_t at_ns);
+/* What time does to it: deadlines, keep-alives, readers that are too slow; arms the timer for what
+ * comes next.  False: it has been cut and is gone. */
+bool tr_stream_clock(struct tr_stream *s, uint64_t now_ns);
 
 /* ---- inside (stream.c for stream_clock.c) ---- */
 
+/* Whether every choice has come to its end in the engine. */
+bool tr_stream_all_ended(const struct tr_stream *s);
 /* The error this stream ends with, TR_OK if every choice came to its natural end. */
 enum tr_err tr_stream_outcome(const struct tr_stream *s);
 /* Cuts a connection that still lives, so that the cut shows; the stream is gone. */

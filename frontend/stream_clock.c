@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frontend/stream_clock.c - what time does to a stream: deadlines, keep-alives, readers that are too
- * slow, and the gauges that are read at the same pace.  See stream.h. */
+ * slow.  See stream.h.
+ *
+ * A timer for each stream, armed at or before the next thing that time can do to it: what moves with
+ * every byte (the keep-alive) does not move the timer, which fires early and looks again. */
 #include "frontend/stream.h"
 
 #include "base/clock.h"
@@ -9,6 +12,8 @@
  * nothing for so long, or not all of it in so long. */
 #define STUCK_NS (5 * 1000000000ull)
 #define LATE_NS (30 * 1000000000ull)
+/* How often it is asked what a socket takes, where that matters. */
+#define LOOK_NS (250 * 1000000ull)
 
 /* Slower than --min-drain-bps over the write deadline, while bytes wait. */
 static bool drains_too_slowly(struct tr_stream *s, uint64_t now)
@@ -34,19 +39,52 @@ static bool drains_too_slowly(struct tr_stream *s, uint64_t now)
     return false;
 }
 
-void tr_stream_deadline(struct tr_stream *s)
+/* ---- the timer ---- */
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    struct tr_fe *fe = s->fe;
+    struct tr_stream *s = arg;
+
+    (void)fd;
+    (void)what;
+    s->armed_ns = 0;
+    s->rang = true;
+    tr_stream_due(s);
+}
+
+void tr_stream_clock_init(struct tr_stream *s)
+{
+    evtimer_assign(&s->timer, s->fe->base, on_timer, s);
+}
+
+void tr_stream_clock_fini(struct tr_stream *s)
+{
+    event_del(&s->timer);
+}
+
+void tr_stream_remind(struct tr_stream *s, uint64_t at)
+{
+    if (s->armed_ns && s->armed_ns <= at)
+        return;
+    uint64_t now = tr_now_ns(), us = at > now ? (at - now + 999) / 1000 : 0;
+    s->armed_ns = at;
+    event_add(&s->timer, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+}
+
+/* ---- the clock ---- */
+
+static void deadline(struct tr_stream *s, uint64_t now)
+{
     uint64_t due = s->deadline_ns;
 
     if (s->max_ns && (!due || s->max_ns < due))
         due = s->max_ns;
-    if (!due || s->cancelled)
+    if (!due || s->cancelled || tr_stream_all_ended(s))
         return;
-    if (tr_now_ns() >= due)
+    if (now >= due)
         tr_stream_cancel(s, TR_ERR_DEADLINE);
-    else if (!fe->wake_ns || due < fe->wake_ns)
-        fe->wake_ns = due;
+    else
+        tr_stream_remind(s, due);
 }
 
 static bool stuck(const struct tr_stream *s, uint64_t now)
@@ -59,46 +97,35 @@ static bool stuck(const struct tr_stream *s, uint64_t now)
     return (now > since && now - since > STUCK_NS) || now - s->gate_ns > LATE_NS;
 }
 
-static void tick_one(struct tr_stream *s, uint64_t now)
+static void keep_alive(struct tr_stream *s, uint64_t now)
 {
-    const struct tr_frontend_config *cfg = s->fe->cfg;
+    uint64_t beat = s->fe->cfg->heartbeat_ns;
 
-    if (!s->ask->stream)
+    if (!beat)
         return;
+    if (now - s->last_byte_ns >= beat && tr_conn_unsent(s->conn) == 0) {
+        tr_stream_probe(s);
+        tr_stat_add(s->fe->stat, TR_STAT_KEEPALIVES, 1);
+    }
+    /* While bytes wait the write deadline runs instead; the look comes again. */
+    uint64_t due = s->last_byte_ns + beat;
+    tr_stream_remind(s, due > now ? due : now + beat);
+}
+
+bool tr_stream_clock(struct tr_stream *s, uint64_t now)
+{
+    deadline(s, now);
+    if (!s->ask->stream)
+        return true;
     if (stuck(s, now)) {
         tr_stream_cut(s, tr_stream_outcome(s));
-        return;
+        return false;
     }
     /* Its socket takes bytes, so it is told. */
     if (drains_too_slowly(s, now))
         tr_stream_cancel(s, TR_ERR_SLOW_CLIENT);
-    if (cfg->heartbeat_ns && now - s->last_byte_ns >= cfg->heartbeat_ns &&
-        tr_conn_unsent(s->conn) == 0) {
-        tr_stream_probe(s);
-        tr_stat_add(s->fe->stat, TR_STAT_KEEPALIVES, 1);
-    }
-}
-
-static void gauges(struct tr_fe *fe)
-{
-    uint64_t ring = 0, kernel = 0;
-
-    for (struct tr_stream *s = fe->streams; s; s = s->next) {
-        for (uint32_t k = 0; k < s->n && s->ask->stream; k++)
-            ring += (s->choice[k].scanned - s->choice[k].sent) * sizeof(uint32_t);
-        kernel += tr_conn_accepted(s->conn) - tr_conn_unsent(s->conn) - tr_conn_acked(s->conn);
-    }
-    tr_stat_set(fe->stat, TR_STAT_BUFFERED_RING, ring);
-    tr_stat_set(fe->stat, TR_STAT_BUFFERED_KERNEL, kernel);
-}
-
-void tr_streams_tick(struct tr_fe *fe, uint64_t now)
-{
-    struct tr_stream *next;
-
-    for (struct tr_stream *s = fe->streams; s; s = next) {
-        next = s->next;
-        tick_one(s, now);
-    }
-    gauges(fe);
+    if (s->gate_ns || s->fe->cfg->min_drain_bps)
+        tr_stream_remind(s, now + LOOK_NS);
+    keep_alive(s, now);
+    return true;
 }

@@ -2,6 +2,7 @@
 #include "shm/area.h"
 
 #include "shm/bell.h"
+#include "shm/bitmap.h"
 #include "shm/region.h"
 
 #include <errno.h>
@@ -17,14 +18,25 @@ static struct tr_delivery *deliveries(const struct tr_shm *s, uint32_t area)
     return (struct tr_delivery *)((char *)s->area[area] + tr_layout_area_delivery(&s->config));
 }
 
-static _Atomic uint64_t *dirty_sums(const struct tr_shm *s, uint32_t area)
+static struct tr_bitmap bitmap_at(const struct tr_shm *s, uint32_t area, size_t offset)
 {
-    return (_Atomic uint64_t *)((char *)s->area[area] + tr_layout_area_dirty(&s->config));
+    _Atomic uint64_t *sums = (_Atomic uint64_t *)((char *)s->area[area] + offset);
+    uint32_t n_sums = tr_layout_dirty_sums(&s->config);
+    return (struct tr_bitmap){.sums = sums,
+                              .words = sums + n_sums,
+                              .n_sums = n_sums,
+                              .n_words = tr_layout_dirty_words(&s->config),
+                              .n_slots = s->config.n_slots};
 }
 
-static _Atomic uint64_t *dirty_words(const struct tr_shm *s, uint32_t area)
+static struct tr_bitmap dirty(const struct tr_shm *s, uint32_t area)
 {
-    return dirty_sums(s, area) + tr_layout_dirty_sums(&s->config);
+    return bitmap_at(s, area, tr_layout_area_dirty(&s->config));
+}
+
+static struct tr_bitmap news(const struct tr_shm *s, uint32_t area)
+{
+    return bitmap_at(s, area, tr_layout_area_news(&s->config));
 }
 
 static _Atomic uint64_t *cmds(const struct tr_shm *s, uint32_t area)
@@ -107,22 +119,6 @@ void tr_subq_consume(struct tr_shm *s, uint32_t area, uint32_t n)
 
 /* ---- command words ---- */
 
-/* Release: the bit of the word is seen by whoever takes its bit here; pairs with take_summary. */
-static void mark_summary(struct tr_shm *s, uint32_t w)
-{
-    atomic_fetch_or_explicit(&dirty_sums(s, s->my_area)[w / 64], 1ull << (w % 64),
-                             memory_order_release);
-}
-
-static void mark_dirty(struct tr_shm *s, uint32_t slot)
-{
-    /* Release: the command is visible to the engine that takes the bit; pairs with the exchange in
-     * sweep_word. */
-    atomic_fetch_or_explicit(&dirty_words(s, s->my_area)[slot / 64], 1ull << (slot % 64),
-                             memory_order_release);
-    mark_summary(s, slot / 64);
-}
-
 void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, uint32_t arg)
 {
     TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
@@ -138,7 +134,9 @@ void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, u
     else if (!how_set)
         word |= (uint64_t)flag << 56 | (uint64_t)(arg & 0xffffffu) << 32;
     atomic_store_explicit(cmd, word | gen, memory_order_relaxed);
-    mark_dirty(s, slot);
+    /* Publishes the command; pairs with the take in tr_cmd_sweep. */
+    struct tr_bitmap b = dirty(s, s->my_area);
+    tr_bitmap_add(&b, slot / 64, 1ull << (slot % 64));
     tr_bell_ring_engine(s);
 }
 
@@ -147,42 +145,50 @@ uint64_t tr_cmd_word(const struct tr_shm *s, uint32_t area, uint32_t slot)
     return atomic_load_explicit(&cmds(s, area)[slot], memory_order_relaxed);
 }
 
-static void sweep_word(struct tr_shm *s, uint32_t area, uint32_t w,
-                       void (*fn)(void *, uint32_t, uint32_t, uint64_t), void *arg)
-{
-    /* Acquire: pairs with the release in mark_dirty. */
-    uint64_t bits = atomic_exchange_explicit(&dirty_words(s, area)[w], 0, memory_order_acquire);
-    while (bits) {
-        uint32_t slot = w * 64 + (uint32_t)__builtin_ctzll(bits);
-        bits &= bits - 1;
-        if (slot < s->config.n_slots)
-            fn(arg, area, slot, tr_cmd_word(s, area, slot));
-    }
-}
+struct sweep {
+    const struct tr_shm *s;
+    uint32_t area;
+    void (*fn)(void *, uint32_t, uint32_t, uint64_t);
+    void *arg;
+};
 
-static uint64_t take_summary(_Atomic uint64_t *sum)
+static void sweep_slot(void *arg, uint32_t slot)
 {
-    /* A look first: the exchange would take the line from the frontend in every step. */
-    if (!atomic_load_explicit(sum, memory_order_relaxed))
-        return 0;
-    /* Acquire: pairs with mark_summary. */
-    return atomic_exchange_explicit(sum, 0, memory_order_acquire);
+    const struct sweep *w = arg;
+    w->fn(w->arg, w->area, slot, tr_cmd_word(w->s, w->area, slot));
 }
 
 void tr_cmd_sweep(struct tr_shm *s, uint32_t area, void (*fn)(void *, uint32_t, uint32_t, uint64_t),
                   void *arg)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);
-    uint32_t n_sums = tr_layout_dirty_sums(&s->config), n_words = tr_layout_dirty_words(&s->config);
-    for (uint32_t i = 0; i < n_sums; i++) {
-        uint64_t bits = take_summary(&dirty_sums(s, area)[i]);
-        while (bits) {
-            uint32_t w = i * 64 + (uint32_t)__builtin_ctzll(bits);
-            bits &= bits - 1;
-            if (w < n_words)
-                sweep_word(s, area, w, fn, arg);
-        }
-    }
+    struct sweep w = {s, area, fn, arg};
+    struct tr_bitmap b = dirty(s, area);
+    tr_bitmap_take(&b, sweep_slot, &w);
+}
+
+/* ---- news ---- */
+
+void tr_news_post(struct tr_shm *s, uint32_t area, uint32_t word, uint64_t bits)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    struct tr_bitmap b = news(s, area);
+    tr_bitmap_add(&b, word, bits);
+}
+
+void tr_news_post_all(struct tr_shm *s, uint32_t area)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    struct tr_bitmap b = news(s, area);
+    for (uint32_t w = 0; w < b.n_words; w++)
+        tr_bitmap_add(&b, w, UINT64_MAX);
+}
+
+void tr_news_take(struct tr_shm *s, void (*fn)(void *arg, uint32_t slot), void *arg)
+{
+    TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
+    struct tr_bitmap b = news(s, s->my_area);
+    tr_bitmap_take(&b, fn, arg);
 }
 
 /* ---- cursors ---- */

@@ -5,8 +5,8 @@
  * Path: http > tokens > [subq] > engine > step > ring > detok > event > socket
  *
  * One region per area; 2 x N areas, so that a new frontend can have one while an old one drains.
- * Written by the frontend that has it; the engine also exchanges the dirty words.  The engine reads
- * all of it as input. */
+ * Written by the frontend that has it; the engine also exchanges the dirty words and sets the bits of
+ * news, which the frontend exchanges.  The engine reads all of it as input. */
 #ifndef TR_SHM_AREA_H
 #define TR_SHM_AREA_H
 
@@ -63,7 +63,7 @@ struct tr_area {
     _Atomic uint32_t connections;          /* relaxed */
     TR_LINE _Atomic uint64_t subq_tail;    /* release; head is the engine's, rings head */
     _Atomic uint64_t delivery_tail;        /* release; head is the ledger's, ledger page */
-    /* then subq, delivery, dirty, cmd, cursor, requests at the offsets of shm/layout.h */
+    /* then subq, delivery, dirty, news, cmd, cursor, requests at the offsets of shm/layout.h */
 };
 
 struct tr_shm;
@@ -101,6 +101,17 @@ static inline uint32_t tr_cmd_flags(uint64_t w)
 {
     return (uint32_t)(w >> 56);
 }
+
+/* ---- news: which rings of an area's requests have changed ---- */
+
+/* Engine.  The rings of slots 64 x word + (bits) have news for that area: ids, state, place in the
+ * queue, record.  After all of it was published, before the bell. */
+void tr_news_post(struct tr_shm *s, uint32_t area, uint32_t word, uint64_t bits);
+/* Engine.  Every slot: what a former engine published and did not post is found. */
+void tr_news_post_all(struct tr_shm *s, uint32_t area);
+/* Frontend.  Calls fn(arg, slot) for every slot with news since the last call; slots of nobody are
+ * among them. */
+void tr_news_take(struct tr_shm *s, void (*fn)(void *arg, uint32_t slot), void *arg);
 
 /* Frontend.  Clears cursors and command word of a slot it has just claimed. */
 void tr_cursor_reset(struct tr_shm *s, uint32_t slot, uint32_t gen);

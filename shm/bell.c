@@ -30,7 +30,7 @@ void tr_bell_awake(int fd, _Atomic uint32_t *sleeping)
     /* Relaxed: a ringer that still sees 1 rings for nothing. */
     atomic_store_explicit(sleeping, 0, memory_order_relaxed);
     uint64_t n;
-    ssize_t got = read(fd, &n, sizeof(n));
+    ssize_t got = fd >= 0 ? read(fd, &n, sizeof(n)) : 0;
     (void)got;
 }
 

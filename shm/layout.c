@@ -100,10 +100,19 @@ size_t tr_layout_area_dirty(const struct tr_shm_config *c)
     return tr_layout_area_delivery(c) + line_up(TR_DELIVERY_CAP * sizeof(struct tr_delivery));
 }
 
+static size_t bitmap_bytes(const struct tr_shm_config *c)
+{
+    return line_up((tr_layout_dirty_sums(c) + tr_layout_dirty_words(c)) * sizeof(uint64_t));
+}
+
+size_t tr_layout_area_news(const struct tr_shm_config *c)
+{
+    return tr_layout_area_dirty(c) + bitmap_bytes(c);
+}
+
 size_t tr_layout_area_cmd(const struct tr_shm_config *c)
 {
-    size_t words = tr_layout_dirty_sums(c) + tr_layout_dirty_words(c);
-    return tr_layout_area_dirty(c) + line_up(words * sizeof(uint64_t));
+    return tr_layout_area_news(c) + bitmap_bytes(c);
 }
 
 size_t tr_layout_area_cursor(const struct tr_shm_config *c)

@@ -77,6 +77,7 @@ size_t tr_layout_ring_lp(const struct tr_shm_config *c);    /* logprob entries [
 size_t tr_layout_area_subq(const struct tr_shm_config *c);
 size_t tr_layout_area_delivery(const struct tr_shm_config *c);
 size_t tr_layout_area_dirty(const struct tr_shm_config *c); /* summary words, then words */
+size_t tr_layout_area_news(const struct tr_shm_config *c);  /* the same shape */
 size_t tr_layout_area_cmd(const struct tr_shm_config *c);
 size_t tr_layout_area_cursor(const struct tr_shm_config *c);
 size_t tr_layout_area_request(const struct tr_shm_config *c, uint32_t slot);

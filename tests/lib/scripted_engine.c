@@ -160,6 +160,16 @@ static void push_lp(struct tr_sengine *e, uint32_t slot, uint32_t id, bool none)
     tr_lpring_push(e->shm, slot, &lp);
 }
 
+/* The owner's frontend is to look at the ring. */
+static void tell(struct tr_sengine *e, uint32_t slot)
+{
+    enum tr_role before = play(TR_ROLE_ENGINE);
+
+    tr_news_post(e->shm, 0, slot / 64, 1ull << (slot % 64));
+    tr_bell_ring_area(e->shm, 0);
+    tr_role = before;
+}
+
 uint32_t tr_sengine_say(struct tr_sengine *e, uint32_t slot, const uint32_t *ids, uint32_t n)
 {
     struct tr_ring *r = tr_ring_at(e->shm, slot);
@@ -175,7 +185,7 @@ uint32_t tr_sengine_say(struct tr_sengine *e, uint32_t slot, const uint32_t *ids
             push_lp(e, slot, ids[k], false);
         tr_ring_push(e->shm, slot, ids[k], 0);
     }
-    tr_bell_ring_area(e->shm, 0);
+    tell(e, slot);
     tr_role = before;
     return k;
 }
@@ -199,6 +209,7 @@ uint32_t tr_sengine_echo(struct tr_sengine *e, uint32_t slot, uint32_t from)
 
     for (; from < r->prompt_len && tr_lpring_room(e->shm, slot); from++)
         push_lp(e, slot, tr_ring_ids(e->shm, slot)[from], from == 0);
+    tell(e, slot);
     tr_role = before;
     return from;
 }
@@ -211,6 +222,7 @@ void tr_sengine_state(struct tr_sengine *e, uint32_t slot, enum tr_state state, 
     atomic_store(&r->queue_pos, queue_pos);
     atomic_store(&r->prefill_done, prefill_done);
     atomic_store(&r->state, state);
+    tell(e, slot);
 }
 
 /* One record when the last of the group has ended. */
@@ -247,7 +259,8 @@ void tr_sengine_end(struct tr_sengine *e, uint32_t slot, enum tr_state state, en
     r->finished_ns = tr_now_ns();
     tr_ring_end(e->shm, slot, state);
     bill(e, slot);
-    tr_bell_ring_area(e->shm, 0);
+    tell(e, slot);
+    tell(e, r->group_lead); /* its record is there with the last of them */
     tr_role = before;
 }
 

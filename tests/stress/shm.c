@@ -178,6 +178,44 @@ static void cmd(void)
     race((struct pair){cmd_front, cmd_engine});
 }
 
+/* ---- news: a plain word is written before the post ---- */
+
+static void *news_engine(void *arg)
+{
+    tr_role = TR_ROLE_ENGINE;
+    for (uint32_t i = 1; i <= ROUNDS; i++) {
+        uint32_t slot = i % SLOTS;
+        while (i > SLOTS && atomic_load_explicit(&taken[slot], memory_order_acquire) != i - SLOTS)
+            sched_yield();
+        note[slot] = i;
+        tr_news_post(s, 0, 0, 1ull << slot);
+    }
+    return arg;
+}
+
+static void take_news(void *arg, uint32_t slot)
+{
+    /* Only the slot's own life is waited for, so what is found is the last one posted. */
+    atomic_store_explicit(&taken[slot], (uint32_t)note[slot], memory_order_release);
+    (*(uint32_t *)arg)++;
+}
+
+static void *news_front(void *arg)
+{
+    tr_role = TR_ROLE_FRONTEND;
+    uint32_t n = 0;
+    while (n != ROUNDS)
+        tr_news_take(s, take_news, &n);
+    return arg;
+}
+
+static void news(void)
+{
+    for (uint32_t slot = 0; slot < SLOTS; slot++)
+        atomic_store(&taken[slot], 0);
+    race((struct pair){news_engine, news_front});
+}
+
 /* ---- claims: the claimer owns the plain word of the slot ---- */
 
 static uint64_t owned[SLOTS];
@@ -570,10 +608,10 @@ static void park_lp(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"ring", ring},         {"subq", subq},       {"cmd", cmd},   {"claim", claim},
-             {"turn", turn},         {"lp", lp},           {"bill", bill}, {"full", full},
-             {"delivery", delivery}, {"control", control}, {"bell", bell}, {"park", park},
-             {"park_lp", park_lp}};
+} cases[] = {{"ring", ring},   {"subq", subq},         {"cmd", cmd},         {"news", news},
+             {"claim", claim}, {"turn", turn},         {"lp", lp},           {"bill", bill},
+             {"full", full},   {"delivery", delivery}, {"control", control}, {"bell", bell},
+             {"park", park},   {"park_lp", park_lp}};
 
 int main(int argc, char **argv)
 {

@@ -746,19 +746,40 @@ Test(stream, a_deadline_ends_it_by_name)
     tr_rig_close(w, false);
 }
 
-/* No tick is waited for: a look at the streams is enough, and the loop wakes for it. */
+/* No tick is waited for: the loop wakes for it, and the next look at the streams posts the command. */
 Test(stream, a_deadline_is_seen_in_any_turn)
 {
     struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true,\"timeout_s\":0.3"));
     uint32_t slot = slot_of(0);
 
     tr_streams_pump(&rig.fe);
-    cr_expect(rig.fe.wake_ns != 0);
     cr_expect(!(tr_cmd_flags(tr_cmd_word(&rig.shm, 0, slot)) & TR_CMD_CANCEL));
     usleep(310000);
+    tr_fe_turn(&rig.fe, false);
     tr_streams_pump(&rig.fe);
     uint64_t word = tr_cmd_word(&rig.shm, 0, slot);
     cr_expect((tr_cmd_flags(word) & TR_CMD_CANCEL) && tr_cmd_arg(word) == TR_ERR_DEADLINE);
+    tr_rig_close(c, false);
+}
+
+/* However many streams are open, a turn reads the rings that have news and no other. */
+Test(stream, a_ring_is_read_when_the_engine_has_posted_news)
+{
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+    uint32_t slot = slot_of(0);
+
+    tr_sengine_text(&rig.engine, slot, "a");
+    receive(c);
+    tr_role = TR_ROLE_ENGINE;
+    tr_ring_push(&rig.shm, slot, 'b', 0);
+    tr_role = TR_ROLE_FRONTEND;
+    receive(c);
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), "a");
+    tr_role = TR_ROLE_ENGINE;
+    tr_news_post_all(&rig.shm, 0); /* as a new engine does */
+    tr_role = TR_ROLE_FRONTEND;
+    receive(c);
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), "ab");
     tr_rig_close(c, false);
 }
 
@@ -862,6 +883,17 @@ Test(stream_clock, coalescing_gathers_tokens_that_come_close_together)
     tr_rig_close(c, false);
 }
 
+/* As if their timers had fired then. */
+static void look_at_clocks(uint64_t now)
+{
+    struct tr_stream *next;
+
+    for (struct tr_stream *st = rig.fe.streams; st; st = next) {
+        next = st->next;
+        tr_stream_clock(st, now);
+    }
+}
+
 /* A stream whose reader has stopped, cancelled for its rate; `now` is when its bytes began to wait. */
 static struct tr_rig_client *too_slow(uint64_t *now)
 {
@@ -878,11 +910,11 @@ static struct tr_rig_client *too_slow(uint64_t *now)
         tr_rig_run(&rig);
     }
     *now = tr_now_ns();
-    tr_streams_tick(&rig.fe, *now);
-    tr_streams_tick(&rig.fe, *now + 5000 * 1000000ull);
+    look_at_clocks(*now);
+    look_at_clocks(*now + 5000 * 1000000ull);
     tr_rig_run(&rig);
     cr_expect(rig.engine.slot[slot_of(0)].cancelled == 0);
-    tr_streams_tick(&rig.fe, *now + 10001 * 1000000ull);
+    look_at_clocks(*now + 10001 * 1000000ull);
     tr_rig_run(&rig);
     cr_expect(rig.engine.slot[slot_of(0)].cancelled == TR_ERR_SLOW_CLIENT);
     return c;
@@ -911,10 +943,10 @@ Test(stream_clock, a_reader_below_the_least_rate_is_cut_if_it_does_not)
     uint64_t now;
     struct tr_rig_client *c = too_slow(&now);
 
-    tr_streams_tick(&rig.fe, tr_now_ns() + 4000 * 1000000ull);
+    look_at_clocks(tr_now_ns() + 4000 * 1000000ull);
     tr_rig_run(&rig);
     cr_expect(!rig.engine.slot[slot_of(0)].released);
-    tr_streams_tick(&rig.fe, tr_now_ns() + 6000 * 1000000ull);
+    look_at_clocks(tr_now_ns() + 6000 * 1000000ull);
     tr_rig_run(&rig);
     cr_expect(rig.engine.slot[slot_of(0)].released);
     cr_expect(rig.fe.n_streams == 0);

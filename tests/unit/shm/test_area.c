@@ -102,6 +102,47 @@ Test(area, the_first_ending_stands_and_release_is_added)
     cr_assert_eq(tr_cmd_arg(s.word[0]), 11);
 }
 
+static void note_slot(void *arg, uint32_t slot)
+{
+    struct seen *s = arg;
+    s->slot[s->n++] = slot;
+}
+
+static struct seen take_news(void)
+{
+    struct seen s = {0};
+    tr_news_take(&r.s, note_slot, &s);
+    return s;
+}
+
+static void post_news(uint32_t word, uint64_t bits)
+{
+    tr_role = TR_ROLE_ENGINE;
+    tr_news_post(&r.s, 0, word, bits);
+    tr_role = TR_ROLE_FRONTEND;
+}
+
+Test(area, news_are_found_once_and_never_outside)
+{
+    post_news(0, 1ull << 3 | 1);
+    post_news(1, 1ull << 63);
+    post_news(2, UINT64_MAX); /* 130 slots: two in the last word */
+    struct seen s = take_news();
+    cr_assert_eq(s.n, 5);
+    cr_assert(s.slot[0] == 0 && s.slot[1] == 3 && s.slot[2] == 127 && s.slot[3] == 128 &&
+              s.slot[4] == 129);
+    cr_assert_eq(take_news().n, 0);
+    cr_assert_eq(sweep().n, 0, "commands are another bitmap");
+}
+
+Test(area, a_new_engine_posts_every_slot)
+{
+    tr_role = TR_ROLE_ENGINE;
+    tr_news_post_all(&r.s, 0);
+    tr_role = TR_ROLE_FRONTEND;
+    cr_assert_eq(take_news().n, 130);
+}
+
 Test(area, another_generation_starts_clean)
 {
     tr_cmd_post(&r.s, 7, 2, TR_CMD_FINISH, 11);
