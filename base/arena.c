@@ -42,8 +42,10 @@ static struct tr_arena_chunk *add_chunk(struct tr_arena *a, size_t need)
     if (size < need)
         size = need;
     struct tr_arena_chunk *c = malloc(sizeof *c + size);
-    if (!c)
+    if (!c) {
+        a->no_memory = true;
         return NULL;
+    }
     c->used = 0;
     c->size = size;
     /* A chunk for one large block goes behind the head, so that the head's rest stays in use. */

@@ -8,6 +8,7 @@
 #ifndef TR_BASE_ARENA_H
 #define TR_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct tr_arena_chunk;
@@ -16,6 +17,7 @@ struct tr_arena {
     struct tr_arena_chunk *head; /* newest chunk first */
     size_t used;                 /* bytes handed out, rounding included */
     size_t limit;                /* the most that may be handed out */
+    bool no_memory; /* an allocation failed below the limit: the machine's, not the caller's */
 };
 
 /* `a` is the caller's memory.  Allocates nothing yet. */

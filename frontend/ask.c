@@ -29,6 +29,8 @@ int tr_ask_parse(struct tr_ask *a, struct tr_fault *f)
     struct tr_json_fault jf;
 
     a->doc = tr_json_parse(a->text ? a->text : "", a->text_len, &jf);
+    if (!a->doc && jf.no_memory)
+        return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
     if (!a->doc)
         return tr_fault_set(f, TR_ERR_BAD_JSON, NULL,
                             "The body is not valid JSON: %s (at byte %zu).", jf.why, jf.off);
@@ -243,6 +245,8 @@ static int encode_chat(struct tr_ask *a, struct tr_fault *f)
     }
     rc = encode(a, out.text, out.len, out.user, out.n_user, false, &a->prompts[0], f);
 out:
+    if (rc && tr_jctx_no_memory(ctx)) /* whatever it looked like */
+        tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
     tr_jctx_close(ctx);
     return rc;
 }

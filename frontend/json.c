@@ -33,6 +33,12 @@ static int fail(struct in *in, size_t off, const char *why)
     return -1;
 }
 
+static int no_memory(struct in *in)
+{
+    in->fault->no_memory = true;
+    return fail(in, 0, "out of memory");
+}
+
 /* ---- scanning -------------------------------------------------------------------------- */
 
 static void skip_space(struct in *in)
@@ -199,7 +205,7 @@ static int string(struct in *in, struct tr_json *v)
     }
     in->at = begin; /* the first escape's room is counted from the string's begin */
     if (!strings_room(in))
-        return fail(in, begin, "out of memory");
+        return no_memory(in);
     struct tr_json_doc *d = in->doc;
     char *out = d->strings + d->strings_len, *o = out;
     for (;;) {
@@ -264,7 +270,7 @@ static int real_value(struct in *in, size_t begin, struct tr_json *v)
     }
     char *copy = strndup((const char *)in->s + begin, in->at - begin);
     if (!copy)
-        return fail(in, begin, "out of memory");
+        return no_memory(in);
     v->u.d = strtod(copy, NULL);
     free(copy);
     return 0;
@@ -366,7 +372,7 @@ static struct tr_json *new_node(struct in *in)
         uint32_t cap = d->cap ? d->cap * 2 : 64;
         struct tr_json *p = realloc(d->node, cap * sizeof(*p));
         if (!p) {
-            fail(in, in->at, "out of memory");
+            no_memory(in);
             return NULL;
         }
         d->node = p;
@@ -396,7 +402,7 @@ static int close_container(struct in *in)
         return 0;
     const struct tr_json *twice = NULL;
     int ret = tr_json_twice(v, &in->seed, &twice);
-    return ret < 0 ? fail(in, v->off, "out of memory")
+    return ret < 0 ? no_memory(in)
            : twice ? fail(in, twice->off, "this key stands twice in its object")
                    : 0;
 }
@@ -488,8 +494,9 @@ struct tr_json_doc *tr_json_parse(const char *text, size_t len, struct tr_json_f
 {
     struct tr_json_doc *d = calloc(1, sizeof(*d));
     struct in in = {.s = (const unsigned char *)text, .len = len, .doc = d, .fault = fault};
+    fault->no_memory = false;
     if (!d) {
-        fail(&in, 0, "out of memory");
+        no_memory(&in);
         return NULL;
     }
     d->text = text;

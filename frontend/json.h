@@ -58,6 +58,7 @@ struct tr_json {
 struct tr_json_fault {
     size_t off;      /* byte offset of the fault */
     const char *why; /* one sentence without full stop, static storage, ASCII */
+    bool no_memory;  /* not the text's fault */
 };
 
 struct tr_json_doc;

@@ -41,6 +41,11 @@ void tr_jctx_close(struct tr_jctx *ctx)
     free(ctx);
 }
 
+bool tr_jctx_no_memory(const struct tr_jctx *ctx)
+{
+    return ctx->arena.no_memory;
+}
+
 void tr_jctx_set_now(struct tr_jctx *ctx, const struct tm *now)
 {
     ctx->now = *now;

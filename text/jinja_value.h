@@ -36,6 +36,9 @@ struct tr_jlimits {
 struct tr_jctx *tr_jctx_open(const struct tr_jlimits *limits);
 void tr_jctx_close(struct tr_jctx *ctx); /* NULL is fine */
 
+/* Whether something failed because the machine had no memory, not because of a limit. */
+bool tr_jctx_no_memory(const struct tr_jctx *ctx);
+
 /* The time strftime_now tells (default: the local time of the first call). */
 void tr_jctx_set_now(struct tr_jctx *ctx, const struct tm *now);
 

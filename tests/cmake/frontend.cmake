@@ -8,6 +8,11 @@ tr_unit_test(frontend balance PkgConfig::EVENT)
 
 tr_unit_test(frontend params testfe)
 tr_unit_test(frontend stream testfe)
+tr_unit_test(frontend memory testfe)
+if(TARGET unit_frontend_memory)
+  target_link_options(unit_frontend_memory PRIVATE
+    LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strndup)
+endif()
 
 tr_fuzz(json frontend)
 tr_fuzz(http frontend)
