@@ -16,7 +16,7 @@ packages_build="gcc libc6-dev cmake ninja-build pkg-config libevent-dev libpcre2
 packages_model="python3 python3-pip ca-certificates"
 packages_check="$packages_build $packages_model curl git clang clang-format clang-tidy
   libclang-rt-14-dev libcriterion-dev libhttp-parser-dev libssl-dev spin procps"
-packages_all="python3-venv"
+packages_all="python3-venv nginx-light"
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then

@@ -4,7 +4,12 @@
 # processes, memory and tokens.  Not under TSan, which sees one process.
 if(NOT TOKENRING_SANITIZE MATCHES "thread")
   find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
-  foreach(script 10_start 20_http 21_framing 30_api 40_streams 45_endings 47_silence 50_cancel 55_flow 60_processes 65_replace 70_ledger 80_field 85_replay)
+  set(scripts 10_start 20_http 21_framing 30_api 40_streams 45_endings 47_silence 50_cancel 55_flow 60_processes 65_replace 70_ledger 80_field 85_replay)
+  find_program(NGINX nginx) # tier 2 installs it
+  if(NGINX)
+    list(APPEND scripts 90_nginx)
+  endif()
+  foreach(script ${scripts})
     set(t system_${script})
     add_test(NAME ${t} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/system/${script}.py
              WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
