@@ -555,58 +555,6 @@ def ledger_that_does_not_end():
 
 
 @test
-def keepalives():
-    """Case B47: with --heartbeat-s 1 no silence while queued, in prefill, or while the engine
-    stands; comments only, and the text is the same."""
-    with Server(max_seqs=1, heartbeat_s=1, sim_step_us=5000, sim_prefill_us=2000) as s:
-        a = forced(s, 1500).read(1)
-        q = forced(s, 5)
-        equal(q.headers(), 200, "headers come at admission")
-        kind = q.next()[0]
-        equal(kind, "comment", "queued: a keep-alive first")
-        r = s.post(COMP, completion(5))
-        check(is_error(r), "refusals are real 4xx", r.text)
-        a.conn.close()
-        q.rest()
-        check(q.text() == "ab" * 5 and q.comments >= 1, "the text is the same")
-        p = s.stream(COMP, force(AB, prompt=[81] * 2000, max_tokens=5, stream=True)).rest()
-        check(p.comments >= 2 and p.text() == "ab" * 5, "prefill: keep-alives", p.comments)
-        st = forced(s, 300).read(5)
-        engine = s.pids["engine"][0]
-        os.kill(engine, signal.SIGSTOP)
-        try:
-            seen = 0
-            while seen < 3:
-                k, _ = st.next()
-                seen += k == "comment"
-            check(True, "a stopped engine: keep-alives go on")
-        finally:
-            os.kill(engine, signal.SIGCONT)
-        st.rest()
-        equal(st.text(), "ab" * 300, "and the text is the same")
-        check(all(c == b": keepalive\n\n" for c in st.chunks if c.startswith(b":")),
-              "bare SSE: comment and blank line")
-        nat = s.conn()
-        nat.send(request("POST", NATIVE, force(AB, prompt=[81] * 1500, max_tokens=2)))
-        nat.head()
-        data, comments = b"", []
-        while (c := nat.chunk()):
-            comments += [c] if c.startswith(b":") else []
-            data += c
-        check(all(c.count(b"\n") == 1 for c in comments), "native: no blank line", comments)
-        nd = s.conn()
-        nd.send(request("POST", NATIVE, force(AB, prompt=[81] * 1500, max_tokens=2),
-                        ["Accept: application/x-ndjson"]))
-        nd.head()
-        lines = b""
-        while (c := nd.chunk()):
-            lines += c
-        objs = [strict_json(x) for x in lines.decode().splitlines()]
-        check(all("type" in o for o in objs), "NDJSON keep-alives are objects", objs[:3])
-        check(s.metrics()["keepalives_total"] >= 6, "counted")
-
-
-@test
 def engine_stalls():
     """An engine without a sign of life for --engine-stall-s is replaced; so is a frontend."""
     with Server(engine_stall_s=2, frontend_stall_s=2) as s:
