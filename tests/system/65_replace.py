@@ -289,6 +289,59 @@ def drain_in_the_middle():
 
 
 @test
+def deaths_in_the_middle():
+    """Frontends of every age are killed while others are replaced, added and taken away: the service
+    finds its way back to what was asked for."""
+    with Server(frontends=2, max_seqs=32, max_queue=64) as s:
+        free = s.kv_free()
+        rnd, stop, odd = random.Random(5), threading.Event(), []
+
+        def client():
+            while not stop.is_set():
+                try:
+                    r = s.post(COMP, force(AB, prompt="x", max_tokens=20))
+                    if r.status != 200 or text_of(r) != "ab" * 20:
+                        odd.append((r.status, r.text))
+                except (OSError, EOFError):  # its frontend was killed
+                    time.sleep(0.01)
+        threads = [threading.Thread(target=client, daemon=True) for _ in range(8)]
+        for t in threads:
+            t.start()
+        wanted = 2
+        for _ in range(int(os.environ.get("TOKENRING_TEST_ROUNDS", 3)) * 8):
+            what = rnd.choice("hhkkkmf")
+            with contextlib.suppress(ProcessLookupError, IndexError):
+                if what == "h":
+                    os.kill(s.pid, signal.SIGHUP)
+                elif what == "k":
+                    os.kill(rnd.choice(s.processes()["frontend"]), signal.SIGKILL)
+                else:
+                    os.kill(s.pid, signal.SIGTTIN if what == "m" else signal.SIGTTOU)
+            time.sleep(rnd.random() * 0.12)
+        stop.set()
+        for t in threads:
+            t.join(WAIT)
+        check(not any(t.is_alive() for t in threads) and not odd, "no answer is wrong", odd[:3])
+        # The last word on their number; a new one that is killed three times is given up.
+        words = re.findall(r"(?:one more frontend:|one frontend less:|could not start: the) (\d+)", s.log())
+        wanted = int(words[-1]) if words else wanted
+
+        def settled():
+            return len(frontends(s)) == wanted and s.get("/health").status == 200
+        check(until(settled), f"{wanted} frontends, as asked for", s.processes(), s.log()[-800:])
+        old = frontends(s)
+        time.sleep(0.3)
+        os.kill(s.pid, signal.SIGHUP)
+        check(replaced(s, old, wanted), "they can be replaced", s.processes(), s.log()[-800:])
+        check(s.idle() and s.kv_free() == free, "KV blocks are back")
+        out = together([lambda: s.post(COMP, force(AB, prompt="x", max_tokens=3)).status
+                        for _ in range(96)])
+        equal(out, [200] * 96, "every place is free again")
+        states = [parent_and_state(p)[1] for p in children(s.pid)]
+        check("Z" not in states, "no zombie", states)
+
+
+@test
 def terminal_goes_away():
     """At a terminal a hang-up ends the service, unless it was to be ignored."""
     for ignored in (False, True):

@@ -7,8 +7,9 @@ what must come "at once" is waited for generously, and promptness is proved by c
 after a disconnect, bytes buffered), not by seconds.
 
 Environment: TOKENRING_BIN (the binary), TOKENRING_TEST_MODEL (default .cache/smollm2.gguf below the
-repository), TOKENRING_TEST_PORTS ("first-last"; default: the kernel chooses), TEST (a word that the
-names of the tests to run contain)."""
+repository), TOKENRING_TEST_PORTS ("first-last"; default: the kernel chooses), TOKENRING_TEST_ROUNDS
+(faults under load in 60 and 65: 3, and 20 for the full cases), TEST (a word that the names of the
+tests to run contain)."""
 import contextlib
 import json
 import os
