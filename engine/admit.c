@@ -245,6 +245,7 @@ static uint32_t take_submission(struct tr_sched *sc, uint32_t area, const struct
     struct tr_request *lead = &sc->reqs[0];
     if (!take_copy(sc, area, &m[0], lead)) {
         refuse(sc);
+        tr_sched_tell_area(sc, area, m[0].slot); /* its claim may have been overwritten */
         return 1;
     }
     uint32_t group_n = lead->group_n;

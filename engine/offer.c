@@ -103,6 +103,8 @@ static void offer_again(struct tr_sched *sc, struct tr_seq *q, struct tr_claim f
     q->gen = atomic_load_explicit(&tr_sched_ring(sc, q)->gen, memory_order_relaxed);
     sc->n_offered--;
     open_slot(sc, q->slot);
+    if (found.state == TR_CLAIM_CLAIMED)
+        tr_sched_tell_area(sc, found.area, q->slot);
 }
 
 static void sweep_offered(struct tr_sched *sc, struct tr_seq *q, struct tr_claim c)

@@ -84,13 +84,19 @@ static inline bool tr_sched_owner_alive(const struct tr_sched *sc, uint32_t area
     return area < sc->s->config.n_areas && sc->alive[area] && sc->epoch[area] == epoch;
 }
 
-/* Its ring has changed: the owner will be told with the bells of this turn. */
+/* A frontend will be told, with the bells of this turn, to look at a slot. */
+static inline void tr_sched_tell_area(struct tr_sched *sc, uint32_t area, uint32_t slot)
+{
+    if (area >= sc->s->config.n_areas || slot >= sc->s->config.n_slots)
+        return;
+    sc->news[(size_t)area * sc->news_words + slot / 64] |= 1ull << (slot % 64);
+    sc->bells |= 1ull << area;
+}
+
+/* Its ring has changed: the owner will be told. */
 static inline void tr_sched_tell(struct tr_sched *sc, const struct tr_seq *q)
 {
-    if (q->area >= sc->s->config.n_areas)
-        return;
-    sc->news[(size_t)q->area * sc->news_words + q->slot / 64] |= 1ull << (q->slot % 64);
-    sc->bells |= 1ull << q->area;
+    tr_sched_tell_area(sc, q->area, q->slot);
 }
 
 /* ---- sched.c ---- */

@@ -112,6 +112,29 @@ static void scan_end(struct tr_stream *s, struct tr_choice *ch, uint64_t n)
         scan_flush(s, ch);
 }
 
+/* The slot is no longer this choice's: nothing of its ring is read any more. */
+static bool lose(struct tr_stream *s, struct tr_choice *ch, enum tr_err why)
+{
+    s->failure = why;
+    ch->state = TR_ERROR;
+    ch->lost = ch->text_done = ch->echo_done = true;
+    ch->text_end = ch->sent;
+    return true;
+}
+
+/* Admitted, if it is: the claim that led here is a word that others can write (shm/claim.h). */
+static bool admit(struct tr_stream *s, struct tr_choice *ch, const struct tr_ring *r)
+{
+    uint32_t n_ctx = s->fe->shm->config.n_ctx;
+
+    if (!tr_request_is_mine(s->fe->shm, ch->slot, s->name.rand))
+        return false;
+    ch->admitted = true;
+    ch->prompt_len = r->prompt_len < n_ctx ? r->prompt_len : n_ctx;
+    ch->billed_prompt = r->group_bill_prompt ? ch->prompt_len : 0;
+    return true;
+}
+
 bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch)
 {
     const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
@@ -124,20 +147,13 @@ bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch)
         uint32_t gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
         if ((int32_t)(gen - ch->gen) <= 0)
             return false;
-        /* The slot was taken from us; only a crash of the engine can have done that. */
-        s->failure = TR_ERR_ENGINE_LOST;
-        ch->state = TR_ERROR;
-        ch->text_done = true;
-        ch->text_end = ch->sent;
-        return true;
+        /* The slot was taken from us: by a crash of the engine, or by nonsense in the claims. */
+        return lose(s, ch, TR_ERR_ENGINE_LOST);
     }
     if (state == TR_FREE)
-        return false;
-    if (!ch->admitted) {
-        ch->admitted = true;
-        ch->prompt_len =
-            r->prompt_len < s->fe->shm->config.n_ctx ? r->prompt_len : s->fe->shm->config.n_ctx;
-    }
+        return tr_claim_is_lost(s->fe->shm, ch->slot, ch->gen) && lose(s, ch, TR_ERR_ENGINE_LOST);
+    if (!ch->admitted && !admit(s, ch, r))
+        return lose(s, ch, TR_ERR_ENGINE_LOST);
     bool moved = state != ch->state || ch->scanned < (uint64_t)n;
     ch->state = state;
     const uint32_t *ids = output_ids(s, ch);

@@ -16,8 +16,12 @@
 
 static void link_stream(struct tr_fe *fe, struct tr_stream *s)
 {
-    for (uint32_t k = 0; k < s->n; k++)
-        fe->by_slot[s->choice[k].slot] = s;
+    for (uint32_t k = 0; k < s->n; k++) {
+        struct tr_stream **at = &fe->by_slot[s->choice[k].slot];
+        if (*at) /* it lost the slot and has not noticed yet */
+            tr_stream_due(*at);
+        *at = s;
+    }
     s->next = fe->streams;
     s->pprev = &fe->streams;
     if (s->next)
@@ -34,7 +38,9 @@ static void free_stream(struct tr_stream *s)
             s->next->pprev = s->pprev;
         s->fe->n_streams--;
         for (uint32_t k = 0; k < s->n; k++) {
-            s->fe->by_slot[s->choice[k].slot] = NULL;
+            struct tr_stream **at = &s->fe->by_slot[s->choice[k].slot];
+            if (*at == s)
+                *at = NULL;
             s->fe->behind -= s->choice[k].behind;
         }
         tr_stream_clock_fini(s);
@@ -382,10 +388,15 @@ struct tr_usage tr_stream_usage(const struct tr_stream *s)
     for (uint32_t k = 0; k < s->n; k++) {
         const struct tr_choice *ch = &s->choice[k];
         const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
-        u.completion += tr_state_terminal(ch->state) ? r->finish_index : ch->scanned;
-        if (!ch->admitted || !r->group_bill_prompt)
+        if (ch->lost) { /* the ring is about somebody else */
+            u.completion += ch->scanned;
+            u.prompt += ch->billed_prompt;
             continue;
-        u.prompt += r->prompt_len;
+        }
+        u.completion += tr_state_terminal(ch->state) ? r->finish_index : ch->scanned;
+        if (!ch->billed_prompt)
+            continue;
+        u.prompt += ch->billed_prompt;
         u.cached += atomic_load_explicit(&r->cached_tokens, memory_order_relaxed);
     }
     return u;
@@ -402,6 +413,8 @@ static bool gate_open(struct tr_stream *s)
 
     if (!s->gate_ns)
         s->gate_ns = now;
+    if (s->choice[0].lost) /* no record that could be found */
+        return true;
     /* Acquire: pairs with the engine's release after it queued the record. */
     uint64_t seq = atomic_load_explicit(&lead->bill_seq, memory_order_acquire);
     if (seq && tr_bill_is_durable(fe->shm, seq))

@@ -42,7 +42,9 @@ struct tr_choice {
     uint32_t prompt_len; /* known from `admitted` on */
     uint32_t state;      /* enum tr_state as last read */
     bool admitted;       /* the ring shows it */
-    bool text_done;      /* the last token of the text has been scanned */
+    bool lost; /* the slot is another's: `scanned` and what follows it here is all there is */
+    uint32_t billed_prompt; /* prompt tokens that count for this choice; from `admitted` on */
+    bool text_done;         /* the last token of the text has been scanned */
     bool echo_done;
     bool flushed;  /* the sending scan has been told that no more tokens come */
     bool begun;    /* a delta or finish has been framed: the role is out */

@@ -125,6 +125,8 @@ void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, u
     _Atomic uint64_t *cmd = &cmds(s, s->my_area)[slot];
     /* Relaxed: only we write it; the dirty bit publishes. */
     uint64_t old = atomic_load_explicit(cmd, memory_order_relaxed);
+    if ((int32_t)(tr_cmd_gen(old) - gen) > 0)
+        return; /* the slot has been claimed again: nobody waits for this any more */
     if (tr_cmd_gen(old) != gen)
         old = 0;
     uint64_t word = old & ~0xffffffffull;

@@ -81,7 +81,8 @@ void tr_subq_consume(struct tr_shm *s, uint32_t area, uint32_t n);
 
 /* Frontend.  Stores the command (release), then the dirty bit, and rings the engine's bell.
  * RELEASE is added to what is there for the same generation; a later CANCEL or FINISH replaces an
- * earlier one only when none was stored for this generation. */
+ * earlier one only when none was stored for this generation; for one before that of the last
+ * tr_cursor_reset nothing is stored. */
 void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, uint32_t arg);
 
 /* Engine.  Calls fn(arg, area, slot, word) for every slot whose dirty bit was set since the last

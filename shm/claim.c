@@ -19,22 +19,37 @@ struct tr_claim tr_claim_unpack(uint64_t w)
                              .gen = (uint32_t)(w >> 32)};
 }
 
+static struct tr_claim mine_in(const struct tr_shm *s, uint32_t gen)
+{
+    return (struct tr_claim){.state = TR_CLAIM_CLAIMED,
+                             .area = (uint8_t)s->my_area,
+                             .epoch = (uint16_t)s->my_epoch,
+                             .gen = gen};
+}
+
+/* Whether the engine has the slot free in that generation, which only it can say. */
+static bool is_free(const struct tr_shm *s, uint32_t slot, uint32_t gen)
+{
+    const struct tr_ring *r = tr_ring_at(s, slot);
+    return atomic_load_explicit(&r->gen, memory_order_relaxed) == gen &&
+           atomic_load_explicit(&r->state, memory_order_relaxed) == TR_FREE;
+}
+
 static int take_one(struct tr_shm *s, uint32_t slot, uint32_t *gen)
 {
     uint64_t word = atomic_load_explicit(&s->claims->word[slot], memory_order_relaxed);
     struct tr_claim c = tr_claim_unpack(word);
-    if (c.state != TR_CLAIM_OPEN)
+    if (c.state != TR_CLAIM_OPEN || s->taken_gen[slot] == c.gen)
         return 0;
-    struct tr_claim mine = {.state = TR_CLAIM_CLAIMED,
-                            .area = (uint8_t)s->my_area,
-                            .epoch = (uint16_t)s->my_epoch,
-                            .gen = c.gen};
     /* Acquire: the slot's former life is over before we use it; pairs with the release in
      * tr_claim_set.  Release: pairs with the acquire in tr_claim_get. */
-    if (!atomic_compare_exchange_strong_explicit(&s->claims->word[slot], &word, tr_claim_pack(mine),
+    if (!atomic_compare_exchange_strong_explicit(&s->claims->word[slot], &word,
+                                                 tr_claim_pack(mine_in(s, c.gen)),
                                                  memory_order_acq_rel, memory_order_relaxed))
         return 0;
-    *gen = c.gen;
+    if (!is_free(s, slot, c.gen))
+        return 0; /* left as it is: the engine's sweep puts it right */
+    s->taken_gen[slot] = *gen = c.gen;
     return 1;
 }
 
@@ -60,16 +75,24 @@ int tr_claim_take(struct tr_shm *s, uint32_t n, uint32_t *slots, uint32_t *gens)
 void tr_claim_give(struct tr_shm *s, uint32_t slot, uint32_t gen)
 {
     TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
-    uint64_t mine = tr_claim_pack((struct tr_claim){.state = TR_CLAIM_CLAIMED,
-                                                    .area = (uint8_t)s->my_area,
-                                                    .epoch = (uint16_t)s->my_epoch,
-                                                    .gen = gen});
+    uint64_t mine = tr_claim_pack(mine_in(s, gen));
+    s->taken_gen[slot] = 0;
     /* Only if it is still ours: the engine's sweep may have decided otherwise.  Release: what we
      * wrote for this slot is over before the next owner takes it. */
     atomic_compare_exchange_strong_explicit(
         &s->claims->word[slot], &mine,
         tr_claim_pack((struct tr_claim){.state = TR_CLAIM_OPEN, .gen = gen}), memory_order_release,
         memory_order_relaxed);
+}
+
+bool tr_claim_is_lost(const struct tr_shm *s, uint32_t slot, uint32_t gen)
+{
+    struct tr_claim c = tr_claim_get(s, slot);
+    bool taken = c.state == TR_CLAIM_TAKEN && c.gen == gen;
+    if (taken || tr_claim_pack(c) == tr_claim_pack(mine_in(s, gen)))
+        return false;
+    /* Looked at after the word (acquire): a request that was admitted is safe whatever it says. */
+    return is_free(s, slot, gen);
 }
 
 void tr_claim_set(struct tr_shm *s, uint32_t slot, struct tr_claim c)

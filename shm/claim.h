@@ -3,7 +3,11 @@
  *
  * The engine keeps open + claimed + waiting + running = n_admit by opening slots; a frontend takes
  * an open one.  The word only allocates: at admission the engine notes owner and epoch in the ring
- * and obeys that note alone.  Nonsense here costs free slots until the engine's next sweep.
+ * and obeys that note alone.  Nonsense here costs free slots until the engine's next sweep, and
+ * requests that are claimed but not yet admitted; never one that is.  So a frontend believes an open
+ * word only if the ring says the same, takes a generation at most once, looks whether its claim still
+ * stands until the ring shows a request (tr_claim_is_lost), and then whether it is its own
+ * (tr_request_is_mine).
  *
  *   closed --engine--> open --frontend, CAS--> claimed --engine, at admission--> taken --engine--> closed
  *                        ^--- engine's sweep (owner dead) ---'  ^--frontend gives back: claimed -> open
@@ -13,6 +17,8 @@
 #define TR_SHM_CLAIM_H
 
 #include "shm/layout.h"
+
+#include <stdbool.h>
 
 enum tr_claim_state { TR_CLAIM_CLOSED, TR_CLAIM_OPEN, TR_CLAIM_CLAIMED, TR_CLAIM_TAKEN };
 
@@ -36,6 +42,10 @@ struct tr_shm;
 /* Frontend: claims `n` slots for this process, all or none.  slots[i], gens[i] are filled.
  * 0, or -EAGAIN when fewer than n are open; nothing is then held. */
 int tr_claim_take(struct tr_shm *s, uint32_t n, uint32_t *slots, uint32_t *gens);
+
+/* Frontend: whether what it has claimed and submitted will not be admitted, because the word says
+ * something else and the ring has no request. */
+bool tr_claim_is_lost(const struct tr_shm *s, uint32_t slot, uint32_t gen);
 
 /* Frontend: gives back a claimed slot that was not submitted. */
 void tr_claim_give(struct tr_shm *s, uint32_t slot, uint32_t gen);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -177,6 +178,23 @@ struct mapper {
     int ret;
 };
 
+/* Whether a frontend may write the head.  It is then no more than a label for a person who looks:
+ * a process that is started again must not be stopped by what a hostile one wrote there. */
+static bool by_frontends(enum tr_region_kind kind, uint32_t index)
+{
+    return kind == TR_REGION_CLAIMS || kind == TR_REGION_AREA ||
+           (kind == TR_REGION_STAT && index >= TR_STAT_AREA0);
+}
+
+static bool is_head_of(const struct tr_region_head *h, enum tr_region_kind kind, uint32_t index,
+                       const struct tr_shm_config *c)
+{
+    return h->magic == TR_SHM_MAGIC && h->version == TR_LAYOUT_VERSION &&
+           h->kind == (uint32_t)kind && h->index == index &&
+           h->bytes == tr_layout_region_bytes(c, kind) &&
+           memcmp(&h->config, c, sizeof(h->config)) == 0;
+}
+
 static void *map(struct mapper *m, const struct tr_fds *f, enum tr_region_kind kind, uint32_t index,
                  bool writable)
 {
@@ -198,10 +216,7 @@ static void *map(struct mapper *m, const struct tr_fds *f, enum tr_region_kind k
     /* The supervisor forks with its regions mapped; what it may write its children may not. */
     if (m->s->role == TR_ROLE_SUPERVISOR)
         madvise(p, bytes, MADV_DONTFORK);
-    const struct tr_region_head *h = p;
-    if (h->magic != TR_SHM_MAGIC || h->version != TR_LAYOUT_VERSION || h->kind != (uint32_t)kind ||
-        h->index != index || h->bytes != bytes ||
-        memcmp(&h->config, &m->s->config, sizeof(h->config)) != 0) {
+    if (!by_frontends(kind, index) && !is_head_of(p, kind, index, &m->s->config)) {
         munmap(p, bytes);
         m->ret = tr_errf(m->err, -EPROTO, "a shared memory region is not of this service's layout");
         return NULL;
@@ -268,6 +283,13 @@ static void take_bells(struct tr_shm *s, struct tr_shm_fds *f)
     }
 }
 
+static int remember_claims(struct tr_shm *s, struct tr_errbuf *err)
+{
+    s->taken_gen = calloc(s->config.n_slots, sizeof(*s->taken_gen));
+    return s->taken_gen ? 0
+                        : tr_errf(err, -ENOMEM, "out of memory for %u slots", s->config.n_slots);
+}
+
 int tr_shm_attach(struct tr_shm *s, struct tr_shm_fds *fds, enum tr_role role, uint32_t area,
                   uint32_t epoch, struct tr_errbuf *err)
 {
@@ -277,6 +299,8 @@ int tr_shm_attach(struct tr_shm *s, struct tr_shm_fds *fds, enum tr_role role, u
     s->my_area = area;
     s->my_epoch = epoch;
     int ret = map_all(s, fds, false, err);
+    if (!ret && role == TR_ROLE_FRONTEND)
+        ret = remember_claims(s, err);
     if (ret) {
         tr_shm_detach(s);
         return ret;
@@ -297,6 +321,8 @@ int tr_shm_attach_all(struct tr_shm *s, struct tr_shm_fds *fds, struct tr_errbuf
     s->role = TR_ROLE_NONE;
     s->my_epoch = 1;
     int ret = map_all(s, fds, true, err);
+    if (!ret)
+        ret = remember_claims(s, err);
     if (ret)
         tr_shm_detach(s);
     else
@@ -313,6 +339,7 @@ static void unmap(const struct tr_shm_config *c, void *p, enum tr_region_kind k)
 void tr_shm_detach(struct tr_shm *s)
 {
     const struct tr_shm_config *c = &s->config;
+    free(s->taken_gen);
     unmap(c, s->control, TR_REGION_CONTROL);
     unmap(c, s->rings, TR_REGION_RINGS);
     unmap(c, s->accounting, TR_REGION_ACCOUNTING);

@@ -75,13 +75,14 @@ struct tr_shm {
         *area[TR_MAX_AREAS]; /* engine, ledger, supervisor: all; a frontend: its own only */
     int bell_engine, bell_ledger, bell_area[TR_MAX_AREAS];
     uint32_t claim_hint; /* frontend: where its next search for an open slot begins */
+    uint32_t *taken_gen; /* frontend, [n_slots]: the generation it claimed last (shm/claim.h) */
 };
 
 /* Supervisor.  Makes all regions (heads written, the rest zero) and bells. */
 int tr_shm_create(const struct tr_shm_config *c, struct tr_shm_fds *fds, struct tr_errbuf *err);
 void tr_shm_close_fds(struct tr_shm_fds *fds);
 
-/* Maps by the rights of `role`, checks every head, closes the region descriptors (not the bells;
+/* Maps by the rights of `role`, checks the heads that no frontend writes, closes the region descriptors (not the bells;
  * a frontend keeps its own bell and those of engine and ledger), and says in the statistics of this
  * process who it is and that it lives.  The supervisor keeps all descriptors; its mappings do not
  * pass to the children it forks, seeds apart. */

@@ -37,6 +37,13 @@ uint8_t *tr_request_extra(struct tr_shm *s, uint32_t slot)
     return (uint8_t *)(place(s, s->my_area, slot) + extra_at(s));
 }
 
+bool tr_request_is_mine(const struct tr_shm *s, uint32_t slot, uint64_t stream_rand)
+{
+    const struct tr_ring *r = tr_ring_at(s, slot);
+    return r && r->stream_rand == stream_rand && r->owner_area == s->my_area &&
+           r->owner_epoch == s->my_epoch;
+}
+
 const struct tr_request *tr_request_of(const struct tr_shm *s, uint32_t area, uint32_t slot)
 {
     return (const struct tr_request *)place(s, area, slot);

@@ -10,6 +10,8 @@
 
 #include "shm/layout.h"
 
+#include <stdbool.h>
+
 enum {
     TR_REQ_STREAM = 1u << 0,        /* a reader follows; else sent = scanned */
     TR_REQ_LOGPROBS = 1u << 1,      /* entries for output tokens in the logprob ring */
@@ -65,6 +67,11 @@ struct tr_shm;
 struct tr_request *tr_request_at(struct tr_shm *s, uint32_t slot);
 uint32_t *tr_request_prompt(struct tr_shm *s, uint32_t slot); /* [n_ctx] */
 uint8_t *tr_request_extra(struct tr_shm *s, uint32_t slot);   /* [TR_EXTRA_BYTES] */
+
+/* Owner frontend.  Whether the request in the slot's ring (state not FREE, acquire) is the one that this
+ * process submitted with these random bits: the owner words are everybody's, so that another frontend's
+ * nonsense there may have given the slot to somebody else, in the same generation. */
+bool tr_request_is_mine(const struct tr_shm *s, uint32_t slot, uint64_t stream_rand);
 
 /* Engine.  The same of any area. */
 const struct tr_request *tr_request_of(const struct tr_shm *s, uint32_t area, uint32_t slot);

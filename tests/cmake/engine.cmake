@@ -19,3 +19,9 @@ endforeach()
 if(NOT TOKENRING_SANITIZE MATCHES "address")
   tr_program_test(golden batching ${CMAKE_SOURCE_DIR}/tests/golden/batching.c enginerig)
 endif()
+# Processes that do not know each other: what TSan sees of them it sees in stress_shm.
+if(NOT TOKENRING_SANITIZE MATCHES "thread")
+  tr_program_test(stress hostile ${CMAKE_SOURCE_DIR}/tests/stress/hostile.c engine ledger m)
+  target_sources(stress_hostile PRIVATE ${CMAKE_SOURCE_DIR}/tests/stress/good.c
+    ${CMAKE_SOURCE_DIR}/tests/stress/evil.c)
+endif()

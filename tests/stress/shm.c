@@ -223,8 +223,10 @@ static uint64_t owned[SLOTS];
 static void *claim_front(void *arg)
 {
     tr_role = TR_ROLE_FRONTEND;
-    struct tr_shm mine = *s; /* a frontend's own handle: its area and its hint */
+    struct tr_shm mine = *s; /* a frontend's own handle: its area, its hint, its memory */
+    uint32_t taken_gen[SLOTS] = {0};
     mine.my_area = (uint32_t)(uintptr_t)arg;
+    mine.taken_gen = taken_gen;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         uint32_t slot, gen;
         if (tr_claim_take(&mine, 1, &slot, &gen)) {
@@ -265,6 +267,7 @@ static void *turn_engine(void *arg)
 {
     tr_role = TR_ROLE_ENGINE;
     for (uint32_t gen = 1; gen <= ROUNDS / 4; gen++) {
+        tr_ring_reset(s, 0);
         owned[0] = gen;
         struct tr_claim c = tr_claim_get(s, 0), open = {.state = TR_CLAIM_OPEN, .gen = gen};
         if (gen % 2)

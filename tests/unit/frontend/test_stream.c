@@ -353,6 +353,86 @@ Test(stream, errors_after_admission_are_in_the_stream)
     tr_rig_close(c, false);
 }
 
+/* ---- another frontend's nonsense in the owner words ---- */
+
+/* The slot that was claimed and not yet admitted. */
+static uint32_t claimed_slot(void)
+{
+    for (uint32_t i = 0; i < rig.shm.config.n_slots; i++)
+        if (tr_claim_get(&rig.shm, i).state == TR_CLAIM_CLAIMED)
+            return i;
+    cr_assert(false, "nothing is claimed");
+    return 0;
+}
+
+/* As the engine does for whoever claimed, submitted or owns a slot. */
+static void tell(uint32_t slot)
+{
+    tr_role = TR_ROLE_ENGINE;
+    tr_news_post(&rig.shm, rig.shm.my_area, slot / 64, 1ull << (slot % 64));
+    tr_role = TR_ROLE_FRONTEND;
+}
+
+Test(stream, a_slot_given_to_somebody_else_in_the_same_generation_shows_nothing_of_his)
+{
+    static const char secret[] = "secret";
+    rig.engine.deaf = true;
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+    uint32_t slot = claimed_slot();
+    struct tr_ring *r = tr_ring_at(&rig.shm, slot);
+
+    tr_role = TR_ROLE_ENGINE;
+    r->prompt_len = 5;
+    r->owner_area = 1;
+    r->stream_rand = 4711;
+    r->finish_index = 6;
+    for (size_t i = 0; i < strlen(secret); i++)
+        tr_ring_push(&rig.shm, slot, (uint32_t)secret[i], 0);
+    atomic_store(&r->state, TR_RUNNING);
+    tell(slot);
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "\"code\":\"engine_lost\"") == 1, "%s", tr_rig_body(c));
+    cr_expect_str_eq(joined(tr_rig_body(c), "text"), "");
+    tr_rig_close(c, false);
+}
+
+Test(stream, a_claim_that_was_overwritten_is_noticed_before_admission)
+{
+    rig.engine.deaf = true;
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+
+    uint32_t slot = claimed_slot();
+    atomic_store(&rig.shm.claims->word[slot], UINT64_MAX);
+    tell(slot);
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "\"code\":\"engine_lost\"") == 1, "%s", tr_rig_body(c));
+    tr_rig_close(c, false);
+}
+
+Test(stream, usage_of_a_stream_that_lost_its_slot_tells_nothing_of_the_next_request)
+{
+    struct tr_rig_client *c =
+        post("/v1/streams", "{\"model\":\"sim\",\"prompt\":\"abc\",\"max_tokens\":9}");
+    uint32_t slot = slot_of(0);
+    struct tr_ring *r = tr_ring_at(&rig.shm, slot);
+
+    tr_sengine_text(&rig.engine, slot, "xy");
+    receive(c);
+    tr_role = TR_ROLE_ENGINE;
+    tr_ring_reset(&rig.shm, slot);
+    r->prompt_len = 77;
+    r->group_bill_prompt = 1;
+    r->finish_index = 66;
+    atomic_store(&r->state, TR_COMPLETED);
+    tell(slot);
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "engine_lost") >= 1, "%s", tr_rig_body(c));
+    cr_expect(!strstr(tr_rig_body(c), "66") && !strstr(tr_rig_body(c), "77"), "%s", tr_rig_body(c));
+    cr_expect(strstr(tr_rig_body(c), "\"prompt_tokens\":3"), "%s", tr_rig_body(c));
+    cr_expect(strstr(tr_rig_body(c), "\"completion_tokens\":2"), "%s", tr_rig_body(c));
+    tr_rig_close(c, false);
+}
+
 Test(stream, one_failed_choice_ends_the_others)
 {
     struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true,\"n\":2"));

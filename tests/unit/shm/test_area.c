@@ -178,3 +178,13 @@ Test(area, a_new_owner_starts_where_the_engine_stands)
     tr_area_init(&r.s);
     cr_assert_eq(tr_subq_peek(&r.s, 0, &out, 1), 0);
 }
+
+Test(area, a_command_for_a_generation_that_is_over_leaves_the_next_one_alone)
+{
+    tr_role = TR_ROLE_FRONTEND;
+    tr_cursor_reset(&r.s, 1, 6);
+    tr_cmd_post(&r.s, 1, 6, TR_CMD_RELEASE, 0);
+    tr_cmd_post(&r.s, 1, 5, TR_CMD_CANCEL, 3);
+    cr_assert_eq(tr_cmd_gen(tr_cmd_word(&r.s, r.s.my_area, 1)), 6);
+    cr_assert_eq(tr_cmd_flags(tr_cmd_word(&r.s, r.s.my_area, 1)), TR_CMD_RELEASE);
+}

@@ -77,3 +77,58 @@ Test(claim, the_sweep_opens_what_a_dead_frontend_held_and_nothing_else)
     cr_assert(tr_claim_swap(&r.s, slot, now, open));
     cr_assert_eq(tr_claim_get(&r.s, slot).state, TR_CLAIM_OPEN);
 }
+
+/* ---- owner words that lie ---- */
+
+static void lie(uint32_t slot, uint8_t state, uint32_t gen)
+{
+    struct tr_claim c = {.state = state, .gen = gen};
+    atomic_store(&r.s.claims->word[slot], tr_claim_pack(c));
+}
+
+static void close_all(void)
+{
+    for (uint32_t i = 0; i < 4; i++)
+        lie(i, TR_CLAIM_CLOSED, 1);
+}
+
+Test(claim, a_word_that_opens_a_slot_with_a_request_is_not_believed)
+{
+    uint32_t slot, gen;
+    close_all();
+    atomic_store(&tr_ring_at(&r.s, 2)->state, TR_RUNNING);
+    lie(2, TR_CLAIM_OPEN, 1);
+    cr_assert_eq(tr_claim_take(&r.s, 1, &slot, &gen), -EAGAIN);
+}
+
+Test(claim, a_word_with_another_generation_is_not_believed)
+{
+    uint32_t slot, gen;
+    close_all();
+    lie(2, TR_CLAIM_OPEN, 7);
+    cr_assert_eq(tr_claim_take(&r.s, 1, &slot, &gen), -EAGAIN);
+}
+
+Test(claim, a_generation_is_taken_once_even_if_its_word_is_opened_again)
+{
+    uint32_t slot, gen, again;
+    cr_assert_eq(tr_claim_take(&r.s, 1, &slot, &gen), 0);
+    close_all();
+    lie(slot, TR_CLAIM_OPEN, gen);
+    cr_assert_eq(tr_claim_take(&r.s, 1, &again, &gen), -EAGAIN);
+}
+
+Test(claim, a_claim_is_lost_when_its_word_says_so_and_the_ring_has_no_request)
+{
+    uint32_t slot, gen;
+    cr_assert_eq(tr_claim_take(&r.s, 1, &slot, &gen), 0);
+    cr_assert_not(tr_claim_is_lost(&r.s, slot, gen));
+    lie(slot, TR_CLAIM_TAKEN, gen);
+    cr_assert_not(tr_claim_is_lost(&r.s, slot, gen), "the engine is about to admit it");
+    lie(slot, TR_CLAIM_CLAIMED, gen); /* by area 0 of another epoch */
+    cr_assert(tr_claim_is_lost(&r.s, slot, gen));
+    lie(slot, TR_CLAIM_OPEN, gen);
+    cr_assert(tr_claim_is_lost(&r.s, slot, gen));
+    atomic_store(&tr_ring_at(&r.s, slot)->state, TR_WAITING);
+    cr_assert_not(tr_claim_is_lost(&r.s, slot, gen), "an admitted request is safe");
+}

@@ -267,6 +267,40 @@ Test(region, a_child_keeps_writable_what_is_its_own_and_no_seed)
     cr_assert_eq(in_child(TR_ROLE_ENGINE, two_writable), 0, "statistics and slots");
 }
 
+/* A process that is started again attaches, whatever a hostile frontend left in the heads it can write. */
+static void spoil_heads(struct tr_shm *s)
+{
+    memset(&s->area[0]->head, 0xff, sizeof(struct tr_region_head));
+    memset(&s->claims->head, 0xff, sizeof(struct tr_region_head));
+    memset(&s->stat[TR_STAT_AREA0]->head, 0xff, sizeof(struct tr_region_head));
+}
+
+Test(region, heads_that_a_frontend_can_write_stop_nobody_from_attaching)
+{
+    struct tr_shm_fds fds;
+    struct tr_shm s;
+    const enum tr_role roles[] = {TR_ROLE_ENGINE, TR_ROLE_LEDGER, TR_ROLE_SUPERVISOR};
+    cr_assert_eq(tr_shm_create(&config, &fds, NULL), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (tr_shm_attach(&s, &fds, TR_ROLE_FRONTEND, 0, 1, NULL))
+            _exit(99);
+        spoil_heads(&s);
+        _exit(0);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++) {
+        pid = fork();
+        if (pid == 0)
+            _exit(tr_shm_attach(&s, &fds, roles[i], 0, 1, NULL) ? 1 : 0);
+        waitpid(pid, &status, 0);
+        cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "role %d", (int)roles[i]);
+    }
+    tr_shm_close_fds(&fds);
+}
+
 Test(region, another_layout_is_refused)
 {
     struct tr_shm_fds fds;
