@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -298,6 +299,8 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
     struct model_facts m = {0};
     struct tr_shm_config c = {0};
     h->supervisor = getpid();
+    /* A file that may not grow is an error of that write, as a full disk is; children inherit it. */
+    signal(SIGXFSZ, SIG_IGN);
     h->observer.fd = -1;
     raise_descriptors(h->opt.max_connections);
     h->use_ledger = strcmp(h->opt.ledger, "off") != 0;

@@ -209,9 +209,9 @@ SANITIZER = re.compile(r"(ERROR: \w+Sanitizer|runtime error:|LeakSanitizer).*", 
 
 class Server:
     """A running service.  Its ledger is self.ledger (True: a file of its own, False: none, or a
-    path), its stderr self.log()."""
+    path), its stderr self.log().  `before` runs in the child before the program: its limits."""
 
-    def __init__(self, flags=SIM, ledger=True, **more):
+    def __init__(self, flags=SIM, ledger=True, before=None, **more):
         self.dir = tempfile.mkdtemp(prefix="tokenring-test-")
         self.ledger = ledger if isinstance(ledger, str) else os.path.join(self.dir, "ledger.jsonl")
         args = dict(flags, port=free_port(), **({"ledger": self.ledger} if ledger else {}))
@@ -219,7 +219,7 @@ class Server:
         self.args = args
         self.err = open(os.path.join(self.dir, "stderr"), "w+")
         self.child = subprocess.Popen(command(args), stdout=subprocess.PIPE, stderr=self.err,
-                                      start_new_session=True, text=True)
+                                      start_new_session=True, text=True, preexec_fn=before)
         _servers.append(self)
         self.pid = self.child.pid
         self.status = None
