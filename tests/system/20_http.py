@@ -5,6 +5,7 @@ import ctypes
 from lib import *
 
 S = None
+COMP = "/v1/completions"
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -22,18 +23,24 @@ def body_too_large():
                 bad += not (out.startswith(b"HTTP/1.1 413 ") and out.count(b"HTTP/1.1") == 1
                             and out.endswith(b"}}"))
         equal(bad, 0, "413 for a body over the limit, whole, every time")
-        with contextlib.closing(s.conn(wait=2)) as c:
-            c.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
-                   b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
-            with contextlib.suppress(OSError):
-                while True:  # until the server takes no more
-                    c.send(b"10000\r\n" + b"a" * 65536 + b"\r\n")
-            out = c.drain()
-            check(out.startswith(b"HTTP/1.1 413 ") and out.count(b"HTTP/1.1") == 1 and
-                  out.endswith(b"}}"), "413 for a chunked body without end, whole, then the end", out)
-        out = s.raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
-                    b"Content-Length: 9223372036854775807\r\n\r\n")
-        check(out.startswith(b"HTTP/1.1 413 "), "Content-Length of 2^63 - 1", out)
+
+        def endless():
+            with contextlib.closing(s.conn(wait=2)) as c:
+                c.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
+                       b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+                with contextlib.suppress(OSError):
+                    while True:  # until the server takes no more
+                        c.send(b"10000\r\n" + b"a" * 65536 + b"\r\n")
+                return c.drain()
+        for out in together([endless] * 20):
+            check(isinstance(out, bytes) and out.startswith(b"HTTP/1.1 413 ") and
+                  out.count(b"HTTP/1.1") == 1 and out.endswith(b"}}"),
+                  "413 for a chunked body without end, whole, then the end", out)
+        for _ in range(20):
+            out = s.raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
+                        b"Content-Length: 9223372036854775807\r\n\r\n")
+            check(out.startswith(b"HTTP/1.1 413 ") and out.endswith(b"}}"),
+                  "Content-Length of 2^63 - 1", out)
         out = s.raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
                     b"Content-Length: 99999999999999999999999\r\n\r\n")
         check(re.match(rb"HTTP/1\.1 (413|400) ", out), "Content-Length beyond 64 bits", out)
@@ -95,6 +102,64 @@ def slow_heads_and_bodies():
             check(re.match(want, out), f"unfinished {name}", out)
             c.close()
         s.alive("unfinished requests")
+
+
+@test
+def dripping_requests():
+    """A byte now and then does not make the time of a head or a body longer."""
+    with Server(header_timeout_s=1, body_timeout_s=0.3, ledger=False, frontends=1) as s:
+        def drip(first, piece, pause):
+            """What comes back before the client tires, and how many pieces went out."""
+            with contextlib.closing(s.conn()) as c:
+                c.send(first)
+                for i in range(400):
+                    if select.select([c.sock], [], [], pause)[0]:
+                        return c.drain(), i
+                    with contextlib.suppress(OSError):
+                        c.send(piece)
+                return b"never", 400
+        body = request("POST", COMP, b"{}" + b" " * 4000)
+        cut = len(body) - 4002
+        jobs = [lambda: drip(b"GET /health HTTP/1.1\r\nX: ", b"a", 0.1),
+                lambda: drip(b"GET /health HTTP/1.1\r\nHost: x\r\n", b"a: b\r\n", 0.1),
+                lambda: drip(b"GET ", b"/", 0.1),
+                lambda: drip(body[:cut], b" ", 0.05),
+                lambda: drip(b"POST " + COMP.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                             b"application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+                             b"1\r\n \r\n", 0.05)]
+        names = ["a field", "fields", "a target", "a body", "chunks"]
+        for name, got in zip(names, together(jobs)):
+            check(isinstance(got, tuple) and got[0].startswith(b"HTTP/1.1 408 ") and 0 < got[1] < 400,
+                  f"{name}, byte by byte: 408 while the bytes still come", got)
+        s.alive("dripping requests")
+
+
+@test
+def connections():
+    """--max-connections: one too many is told at once; who is in is not disturbed."""
+    with Server(max_connections=6, frontends=1, ledger=False) as s:
+        st = s.stream(COMP, force(369, prompt="x", max_tokens=300, stream=True)).read(2)
+        crowd = [s.conn() for _ in range(5)]
+        for c in crowd:
+            c.send(HEALTH)
+            equal(c.response().status, 200, "a connection within the limit")
+        for _ in range(20):
+            with contextlib.closing(s.conn()) as c:
+                with contextlib.suppress(OSError):
+                    c.send(HEALTH)
+                r = c.response()
+                check(is_error(r, 503, code="too_many_connections") and r.header("retry-after") and
+                      r.header("connection") == "close", "one too many: 503, come again", r.headers)
+        crowd[0].send(HEALTH)
+        equal(crowd[0].response().status, 200, "those within go on")
+        st.rest()
+        check(st.text() == "ab" * 300 and st.done == 1, "the stream too")
+        for c in crowd + [st.conn]:
+            c.close()
+        check(until(lambda: s.get("/health").status == 200), "there is room again")
+        check(s.metric('requests_refused_total{reason="overloaded"}') >= 20, "counted",
+              [k for k in s.metrics() if "refused" in k])
+        s.alive("too many connections")
 
 
 @test
