@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 16, PER_TURN = 16 };
+enum { BACKLOG = 128, PER_TURN = 16 };
 
 /* ---- the file ---- */
 
