@@ -9,6 +9,9 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
   if(NGINX)
     list(APPEND scripts 90_nginx)
   endif()
+  if(TOKENRING_SANITIZE) # tools/check runs it for minutes on the plain build
+    list(APPEND scripts 95_soak)
+  endif()
   foreach(script ${scripts})
     set(t system_${script})
     add_test(NAME ${t} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/system/${script}.py
