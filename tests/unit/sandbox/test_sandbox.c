@@ -319,7 +319,7 @@ static void *work(void *arg)
         for (int k = 0; k < 64; k++) {
             p[k] = malloc(100000);
             if (!p[k])
-                return arg;
+                abort();
             memset(p[k], 1, 100000);
         }
         for (int k = 0; k < 64; k++)
