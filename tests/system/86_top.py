@@ -447,7 +447,7 @@ def it_draws_and_gives_the_terminal_back():
             return len(lines) == 9 and max(len(x.strip(b"\r")) for x in lines) <= 30
         check(until(small), "within the smaller screen", t.seen[-800:])
         t.size(40, 120)
-        t.until(b"restarts", "and whole again in a larger one")
+        t.until(b"frontends 0", "and whole again in a larger one")
         os.write(t.master, b"q")
         equal(t.ended(), 0, "q ends it")
         t.restored("q")

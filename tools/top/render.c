@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { BAR = 30, SLOT_BAR = 8, FEW = 3 };
+enum { BAR = 30, SLOT_BAR = 8, FEW = 3, MANY = 12 };
 
 /* ---- lines ---- */
 
@@ -164,9 +164,23 @@ static void buffered(struct tr_top_text *t, const struct tr_top_figures *f)
     add(t, "buffered  ring %s", bytes(f->total[TR_STAT_BUFFERED_RING]).s);
     add(t, "  pending %s", bytes(f->total[TR_STAT_BUFFERED_PENDING]).s);
     add(t, "  kernel %s", bytes(f->total[TR_STAT_BUFFERED_KERNEL]).s);
-    add(t, "  streams %s", count(f->total[TR_STAT_STREAMS]).s);
-    add(t, "  connections %s", count(f->total[TR_STAT_CONNECTIONS]).s);
     add(t, "  ledger behind %s", latency((double)f->total[TR_STAT_LEDGER_LAG_US] * 1e-6).s);
+}
+
+static void restarts(struct tr_top_text *t, const struct tr_top_figures *f)
+{
+    line(t, false);
+    add(t, "restarts  engine %s", count(f->total[TR_STAT_RESTART_ENGINE]).s);
+    add(t, "  ledger %s", count(f->total[TR_STAT_RESTART_LEDGER]).s);
+    add(t, "  frontends %s", count(f->total[TR_STAT_RESTART_FRONTEND]).s);
+}
+
+static void clients(struct tr_top_text *t, const struct tr_top_figures *f)
+{
+    line(t, false);
+    add(t, "clients   connections %s", count(f->total[TR_STAT_CONNECTIONS]).s);
+    add(t, "  streams %s", count(f->total[TR_STAT_STREAMS]).s);
+    add(t, "  requests %.1f/s", f->rate[TR_STAT_HTTP_REQUESTS]);
 }
 
 /* The rows of one metric that ever counted: rate, and total in brackets. */
@@ -195,8 +209,10 @@ static void summary(struct tr_top_text *t, const struct tr_top_figures *f)
     requests(t, f);
     blocks(t, f);
     buffered(t, f);
+    clients(t, f);
     rates_of(t, f, "ended/s", "streams_ended_total");
     rates_of(t, f, "refused/s", "requests_refused_total");
+    restarts(t, f);
 }
 
 /* ---- latencies ---- */
@@ -239,12 +255,6 @@ static unsigned process_lines(const struct tr_top_snap *s)
     return n;
 }
 
-static uint64_t restarts(const struct tr_top_figures *f, uint32_t index)
-{
-    static const enum tr_stat_id of[] = {TR_STAT_RESTART_ENGINE, TR_STAT_RESTART_LEDGER};
-    return index < 2 ? f->total[of[index]] : f->total[TR_STAT_RESTART_FRONTEND];
-}
-
 static void process(struct tr_top_text *t, const struct tr_top_figures *f,
                     const struct tr_top_snap *then, uint32_t i)
 {
@@ -262,9 +272,6 @@ static void process(struct tr_top_text *t, const struct tr_top_figures *f,
         add(t, "%7s", count(s->value[i][TR_STAT_CONNECTIONS]).s);
         add(t, "%8s", count(s->value[i][TR_STAT_STREAMS]).s);
         add(t, "%8.1f", tr_top_rate(then, s, i, TR_STAT_HTTP_REQUESTS));
-    } else if (i < TR_STAT_SUPERVISOR) {
-        add(t, "%s", "                       ");
-        add(t, "%9s", count(restarts(f, i)).s);
     }
 }
 
@@ -273,8 +280,8 @@ static void processes(struct tr_top_text *t, const struct tr_top_figures *f,
 {
     unsigned left = process_lines(f->snap);
     line(t, true);
-    add(t, "%-12s%8s %-9s%9s%9s%7s%8s%8s%9s", "process", "pid", "state", "up", "beat", "conns",
-        "streams", "req/s", "restarts");
+    add(t, "%-12s%8s %-9s%9s%9s%7s%8s%8s", "process", "pid", "state", "up", "beat", "conns",
+        "streams", "req/s");
     left--;
     room--;
     for (uint32_t i = 0; i < f->snap->n_stats && room; i++) {
@@ -343,8 +350,8 @@ void tr_top_render(struct tr_top_text *t, const struct tr_top_figures *f,
         latencies(t, f);
     if (rows >= t->n + few + 2) {
         unsigned room = rows - t->n - few, want = process_lines(f->snap);
-        /* Tall processes leave the slots a third of what is left. */
-        if (want > room - room / 3 && f->n_live > FEW)
+        /* Of a tall screen very many processes leave the slots a third. */
+        if (room >= MANY && want > room - room / 3 && f->n_live > FEW)
             room -= room / 3;
         if (room >= 2)
             processes(t, f, then, want < room ? want : room);

@@ -31,6 +31,7 @@ static void serve(void)
     tr_stat_set(r.s.stat[TR_STAT_AREA0 + 1], TR_STAT_BUFFERED_PENDING, 1 << 20);
     tr_stat_set(r.s.stat[TR_STAT_AREA0 + 2], TR_STAT_BUFFERED_PENDING, 900 << 20);
     tr_stat_set(f, TR_STAT_CONNECTIONS, 12);
+    tr_stat_add(r.s.stat[TR_STAT_SUPERVISOR], TR_STAT_RESTART_FRONTEND, 3);
     tr_stat_add(e, TR_STAT_END_LENGTH, 41);
     for (int i = 0; i < 100; i++)
         tr_hist_add(e, TR_HIST_TTFT, 250000000);
@@ -69,6 +70,8 @@ Test(top_render, a_screen_of_80_by_24_tells_it_all)
     must_hold(top_line(t, "buffered"), "pending 6.0M");
     must_hold(top_line(t, "ended/s"), "length 1.0 (42)");
     must_hold(top_line(t, "refused/s"), "none");
+    must_hold(top_line(t, "clients"), "connections 12  streams 0  requests 7.0/s");
+    must_hold(top_line(t, "restarts"), "engine 0  ledger 0  frontends 3");
     must_hold(top_line(t, "first token"), "-");
     must_hold(top_line(t, "first token"), "300 ms");
     must_hold(top_line(t, "token gap"), "17.5 ms");
@@ -113,12 +116,12 @@ Test(top_render, every_size_of_a_screen_is_kept)
     for (unsigned rows = 1; rows <= 100; rows++)
         for (unsigned c = 0; c < sizeof(cols) / sizeof(cols[0]); c++) {
             tr_top_render(&r.text, &r.f, r.then, rows, cols[c]);
-            cr_assert_eq(r.text.n, rows < 78 ? rows : 78, "%u lines of %u", r.text.n, rows);
+            cr_assert_eq(r.text.n, rows < 80 ? rows : 80, "%u lines of %u", r.text.n, rows);
             for (unsigned i = 0; i < r.text.n; i++)
                 cr_assert_leq(strlen(r.text.line[i].s), cols[c]);
         }
     tr_top_render(&r.text, &r.f, r.then, 100000, 100000);
-    cr_assert_eq(r.text.n, 78);
+    cr_assert_eq(r.text.n, 80);
 }
 
 Test(top_render, a_small_screen_keeps_summary_and_slots)
@@ -126,9 +129,9 @@ Test(top_render, a_small_screen_keeps_summary_and_slots)
     top_rig_open(&r, 64);
     serve();
     top_look_twice(&r, work, TR_TOP_BY_FILL);
-    tr_top_render(&r.text, &r.f, r.then, 11, 80);
+    tr_top_render(&r.text, &r.f, r.then, 13, 80);
     must_hold(top_line(&r.text, "slot "), "state");
-    must_hold(r.text.line[10].s, "waiting");
+    must_hold(r.text.line[12].s, "waiting");
     cr_assert_str_eq(top_line(&r.text, "latency"), "");
     tr_top_render(&r.text, &r.f, r.then, 3, 80);
     must_hold(r.text.line[2].s, "queue");
@@ -141,7 +144,7 @@ Test(top_render, of_many_processes_a_screen_shows_some)
     top_process(&r, TR_STAT_AREA0 + 2, TR_PROCESS_RETIRED, 103, 2);
     top_process(&r, TR_STAT_AREA0 + 3, TR_PROCESS_STARTING, 104, 3);
     top_look_twice(&r, work, TR_TOP_BY_FILL);
-    tr_top_render(&r.text, &r.f, r.then, 19, 80);
+    tr_top_render(&r.text, &r.f, r.then, 21, 80);
     must_hold(top_line(&r.text, "..."), "more");
     tr_top_render(&r.text, &r.f, r.then, 40, 80);
     cr_assert_str_eq(top_line(&r.text, "..."), "");
