@@ -15,6 +15,7 @@ endfunction()
 foreach(noun sse_parse http_client chunk samples scrape)
   tr_tool_unit_test(client ${noun} m)
 endforeach()
+tr_tool_unit_test(replay trace m)
 
 find_package(Threads REQUIRED)
 add_executable(system_probe_streams
@@ -25,6 +26,7 @@ add_test(NAME system_probe_streams COMMAND system_probe_streams)
 set_tests_properties(system_probe_streams PROPERTIES LABELS system TIMEOUT 300)
 
 tr_fuzz(probe_answer client)
+tr_fuzz(trace replay)
 
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 foreach(noun top_quantile top_attach top_render)
