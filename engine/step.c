@@ -43,9 +43,15 @@ static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_se
                             .total = tr_seq_total(q),
                             .in_kv = q->in_kv,
                             .limit = q->prompt_len + q->max_tokens,
-                            .blocks = q->n_blocks,
-                            .row_cap = lp_rows(sc, q),
-                            .out_rows = echoes(sc, q)};
+                            .blocks = q->n_blocks};
+    /* There may be thousands of these, and each ring costs a cache miss: nothing but their blocks
+     * matters until the reader has moved. */
+    if (q->state == TR_PARKED && lag * 2 >= window) {
+        p.hold = true;
+        return p;
+    }
+    p.row_cap = lp_rows(sc, q);
+    p.out_rows = echoes(sc, q);
     p.hold = lag >= window || p.row_cap == 0;
     p.ready = lag * 2 < window && lp_caught_up(sc, q);
     return p;
