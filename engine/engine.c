@@ -90,6 +90,8 @@ int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
     if (!sc)
         goto out;
     tr_sched_beat(sc);
+    if (tr_sandbox_prepare(&err))
+        goto out;
     backend = open_backend(s, c, &info, &err);
     if (!backend || tr_sched_bind(sc, c->ops, backend, &info, &err))
         goto out;

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -27,14 +28,21 @@ int __lsan_is_turned_off(void) /* NOLINT(bugprone-reserved-identifier): the sani
     return entered;
 }
 
-static int drop_capabilities(void)
+/* Of the calling thread: those of `keep` that it has, and no others. */
+static int keep_capabilities(uint32_t keep)
 {
     /* The bounding set needs a capability to be made smaller; without it no_new_privs does. */
     for (unsigned long c = 0; prctl(PR_CAPBSET_DROP, c, 0, 0, 0) == 0; c++)
         ;
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
-    return syscall(SYS_capset, &head, none) < 0 ? -errno : 0;
+    struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    if (keep && syscall(SYS_capget, &head, caps) < 0)
+        return -errno;
+    caps[0].effective &= keep;
+    caps[0].permitted &= keep;
+    caps[0].inheritable = 0;
+    caps[1] = (struct __user_cap_data_struct){0};
+    return syscall(SYS_capset, &head, caps) < 0 ? -errno : 0;
 }
 
 /* A core file would hold what people asked and were answered. */
@@ -62,7 +70,7 @@ static int give_up(enum tr_sandbox who, const char **step)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -errno;
     *step = "no capabilities";
-    int ret = drop_capabilities();
+    int ret = keep_capabilities(0);
     if (ret || who != TR_SANDBOX_FRONTEND)
         return ret;
     *step = "no core dumps";
@@ -93,6 +101,12 @@ static int enter(enum tr_sandbox who, const char **step, const char **missing)
     }
     *step = "seccomp";
     return tr_filter_load(who);
+}
+
+int tr_sandbox_prepare(struct tr_errbuf *err)
+{
+    int ret = keep_capabilities(1u << CAP_DAC_READ_SEARCH);
+    return ret ? tr_errf(err, ret, "cannot give up capabilities: %s", strerror(-ret)) : 0;
 }
 
 int tr_sandbox_enter(enum tr_sandbox who, struct tr_errbuf *err)

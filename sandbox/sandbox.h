@@ -7,7 +7,7 @@
  *   frontend   no capabilities, no core dumps, no standard input and output; Landlock: no file, no TCP
  *              bind or connect, no signal and no abstract socket out of its domain; seccomp: the calls
  *              of calls.def, no executable memory, no process, no new socket
- *   engine     no capabilities; seccomp: memory, threads, its doorbells, log
+ *   engine     no capabilities (tr_sandbox_prepare); seccomp: memory, threads, its doorbells, log
  *   ledger     no capabilities; seccomp: the same and writing to the files it has open
  *
  *   I1  entering it needs no privilege, and nothing gives back what it took
@@ -24,6 +24,10 @@
 #include "base/err.h"
 
 enum tr_sandbox { TR_SANDBOX_FRONTEND, TR_SANDBOX_ENGINE, TR_SANDBOX_LEDGER };
+
+/* For a process that must start threads before it can enter: capabilities belong to threads, so they
+ * are given up here, all but reading files of other users.  0, or -errno and a sentence. */
+int tr_sandbox_prepare(struct tr_errbuf *err);
 
 /* The calling process, which keeps it for life.  0: all of it holds.  1: this kernel lacks a part,
  * named in *err; the rest holds.  -errno and a sentence: it could not be entered, and the process must
