@@ -163,7 +163,7 @@ void tr_conn_reap(struct tr_conn *c)
     evbuffer_free(c->out);
     tr_http_fini(&c->http);
     free(c->in);
-    free(c->body);
+    free(tr_conn_take_body(c));
     free(c->extra);
     free(c);
 }

@@ -17,7 +17,7 @@
  *       leaves in one sendmsg at the end of the turn
  *
  * Memory per connection: head (max_header), at most 16 KiB of unparsed input, the body
- * (max_body), unsent output (stream_buffer + what the owner writes beyond it: its one event).
+ * (max_body; the large ones together max_bodies), unsent output (stream_buffer + what the owner writes beyond it: its one event).
  *
  * Client closes: the fd is watched edge-triggered for read, write and close together.  A watch for
  * EV_CLOSED alone misses a reset: libevent 2.1 reports EPOLLERR as EV_READ|EV_WRITE, which such a
@@ -43,6 +43,7 @@ struct tr_route;
 
 struct tr_http_limits {
     size_t max_body;            /* bytes of a request body; more: 413 */
+    size_t max_bodies;          /* bytes of all bodies on their way beyond 64 KiB each; more: 503 */
     size_t max_header;          /* bytes of a request head; more: 431 */
     size_t stream_buffer;       /* unsent bytes at which an owner should stop; NOTSENT_LOWAT too */
     uint64_t header_timeout_ns; /* accept or first byte to the end of the head; 0 never */
@@ -92,6 +93,7 @@ struct tr_httpd_stats {
     uint64_t open;         /* connections now */
     uint64_t busy;         /* with an answer due */
     uint64_t unsent_bytes; /* over all connections */
+    uint64_t body_bytes;   /* held for bodies, over all connections */
     uint64_t kernel_bytes; /* written and not known to be acknowledged, over all connections */
     uint64_t turned_away;  /* requests answered 503 too_many_connections */
     uint64_t unanswered;   /* connections closed at once: far too many, or no memory */

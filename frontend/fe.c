@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TICK_BUSY_MS = 50, TICK_IDLE_MS = 200, TEMPLATE_MAX = 1 << 20 };
+enum { TICK_BUSY_MS = 50, TICK_IDLE_MS = 200, TEMPLATE_MAX = 1 << 20, BODIES = 32 };
 #define STALE_NS (5 * 1000000000ull) /* an engine without a heartbeat for so long is not ready */
 
 uint64_t tr_fe_random(void)
@@ -278,6 +278,7 @@ static int open_http(struct tr_fe *fe)
         return -ENOMEM;
     *fe->limits = (struct tr_http_limits){
         .max_body = c->max_body,
+        .max_bodies = BODIES * c->max_body,
         .max_header = tr_http_limits_default.max_header,
         .stream_buffer = c->stream_buffer,
         .header_timeout_ns = c->header_timeout_ns,

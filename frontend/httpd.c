@@ -11,6 +11,7 @@ enum { ROUNDS_PER_TURN = 4 };
 
 const struct tr_http_limits tr_http_limits_default = {
     .max_body = 4 << 20,
+    .max_bodies = 128 << 20,
     .max_header = 32 << 10,
     .stream_buffer = 16 << 10,
     .header_timeout_ns = 10 * 1000000000ull,

@@ -102,6 +102,8 @@ static void begin_request(struct tr_conn *c)
     tr_conn_mark(c);
 }
 
+/* A small body always has its place; the large ones share theirs, so that many clients who each send
+ * all but the last byte do not take all memory. */
 static bool body_room(struct tr_conn *c, size_t need)
 {
     if (need <= c->body_cap)
@@ -111,9 +113,13 @@ static bool body_room(struct tr_conn *c, size_t need)
         cap *= 2;
     if (!c->http.chunked && cap > c->http.content_length)
         cap = (size_t)c->http.content_length;
+    if (cap > BODY_FIRST_BYTES &&
+        c->d->stats.body_bytes + cap - c->body_cap > c->d->lim->max_bodies)
+        return false;
     char *p = realloc(c->body, cap);
     if (!p)
         return false;
+    c->d->stats.body_bytes += cap - c->body_cap;
     c->body = p;
     c->body_cap = cap;
     return true;
@@ -130,7 +136,8 @@ static void body_piece(struct tr_conn *c, struct tr_slice piece)
         tr_conn_error(c, TR_ERR_BODY_TOO_LARGE, NULL, NULL);
     } else if (!body_room(c, c->body_len + piece.len)) {
         c->keep = false;
-        tr_conn_error(c, TR_ERR_OVERLOADED, NULL, NULL);
+        tr_conn_error(c, TR_ERR_OVERLOADED,
+                      "Too many large bodies are on their way; try again soon.", NULL);
     } else {
         memcpy(c->body + c->body_len, piece.p, piece.len);
         c->body_len += piece.len;
@@ -140,6 +147,7 @@ static void body_piece(struct tr_conn *c, struct tr_slice piece)
 char *tr_conn_take_body(struct tr_conn *c)
 {
     char *body = c->body;
+    c->d->stats.body_bytes -= c->body_cap;
     c->body = NULL;
     c->body_len = c->body_cap = 0;
     return body;
@@ -150,9 +158,7 @@ static void next_request(struct tr_conn *c)
 {
     bool was_busy = c->state == TR_CONN_BUSY;
     c->d->stats.busy -= was_busy;
-    free(c->body);
-    c->body = NULL;
-    c->body_len = c->body_cap = 0;
+    free(tr_conn_take_body(c));
     c->body_seen = 0;
     c->body_ns = 0;
     c->extra_len = 0;

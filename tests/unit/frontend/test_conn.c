@@ -817,6 +817,43 @@ Test(conn, a_body_over_the_limit_gets_its_413_whole)
     hang_up(k);
 }
 
+/* All but the last byte of many large bodies: they share their room, and small ones have their own. */
+Test(conn, bodies_on_their_way_take_bounded_memory)
+{
+    enum { N = 6, BODY = 256 << 10 };
+    static char body[BODY];
+    rig.lim.max_bodies = 2 * BODY;
+    start();
+    struct client *k[N], *small = dial();
+    memset(body, 'b', sizeof(body));
+    for (int i = 0; i < N; i++) {
+        k[i] = dial();
+        say(k[i],
+            i % 2
+                ? ECHO(262144)
+                : "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n40000\r\n");
+        say_n(k[i], body, BODY - 1);
+    }
+    WAIT(has(k[N - 1], "}}"), 2000, k[N - 1]);
+    cr_expect_leq(tr_httpd_stats(rig.d)->body_bytes, 2u * BODY + N * (64u << 10));
+    expect_error_json(k[N - 1], "engine_overloaded");
+    cr_expect(has(k[N - 1], "HTTP/1.1 503") && has(k[N - 1], "Retry-After") &&
+              has(k[N - 1], "onnection: close"));
+    say(small, ECHO(60000));
+    say_n(small, body, 60000);
+    WAIT(small->len > 60000, 2000, small);
+    cr_expect(has(small, "HTTP/1.1 200"));
+    for (int i = 0; i < N; i++)
+        hang_up(k[i]);
+    WAIT(tr_httpd_stats(rig.d)->open == 1, 2000, small);
+    cr_expect_eq(tr_httpd_stats(rig.d)->body_bytes, 0u);
+    say(small, ECHO(262144));
+    say_n(small, body, BODY);
+    WAIT(count(small, "HTTP/1.1 200") == 2 && small->len > BODY + 60000, 2000, small);
+    cr_expect_eq(tr_httpd_stats(rig.d)->body_bytes, 0u);
+    hang_up(small);
+}
+
 Test(conn, browsers_get_their_preflight_and_errors_too)
 {
     rig.need_key = true;
