@@ -66,7 +66,7 @@ def take(path):
 
 @test
 def a_known_load_shows():
-    with Server(TINY, frontends=2, ctx_size=8192) as s:
+    with Server(TINY, frontends=2, ctx_size=8192, sim_step_us=10000) as s:
         streams = [endless(s) for _ in range(5)]
         for st in streams:
             until(lambda st=st: st.next()[0] == "data" and len(st.events) > 8)
