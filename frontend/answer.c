@@ -18,7 +18,7 @@ static void add(struct tr_conn *c, const char *p, size_t n)
 {
     if (c->broken || n == 0)
         return;
-    if (evbuffer_add(c->out, p, n) < 0) {
+    if (tr_outbuf_add(&c->d->pool, &c->out, p, n)) {
         c->broken = ENOMEM;
         return;
     }
@@ -156,12 +156,6 @@ void tr_conn_reply(struct tr_conn *c, int status, const char *type, const char *
     done(c);
 }
 
-static void free_given(const void *data, size_t len, void *arg)
-{
-    (void)data, (void)len;
-    free(arg);
-}
-
 void tr_conn_reply_give(struct tr_conn *c, int status, const char *type, char *body, size_t len)
 {
     if (len < GIVE_BYTES || c->state == TR_CONN_DEAD || c->no_body) {
@@ -170,7 +164,7 @@ void tr_conn_reply_give(struct tr_conn *c, int status, const char *type, char *b
         return;
     }
     reply_head(c, status, type, len);
-    if (c->broken || evbuffer_add_reference(c->out, body, len, free_given, body) < 0) {
+    if (c->broken || tr_outbuf_give(&c->d->pool, &c->out, body, len)) {
         c->broken = c->broken ? c->broken : ENOMEM;
         free(body);
     } else {
@@ -271,18 +265,29 @@ void tr_conn_stream_begin(struct tr_conn *c, const char *type)
     tr_conn_mark(c);
 }
 
+static void chunk_size(struct tr_conn *c, size_t len)
+{
+    char line[2 * sizeof(len) + 2], *end = line + sizeof(line), *p = end;
+    *--p = '\n';
+    *--p = '\r';
+    do {
+        *--p = "0123456789abcdef"[len % 16];
+        len /= 16;
+    } while (len);
+    add(c, p, (size_t)(end - p));
+}
+
 void tr_conn_stream_write(struct tr_conn *c, const char *data, size_t len)
 {
     if (c->state == TR_CONN_DEAD || len == 0 || c->no_body || c->cut)
         return;
     TR_ASSERT(c->head_sent && !c->answer_done);
-    char size[24];
     if (c->chunked_out)
-        add(c, size, (size_t)snprintf(size, sizeof(size), "%zx\r\n", len));
+        chunk_size(c, len);
     add(c, data, len);
     if (c->chunked_out)
         add(c, "\r\n", 2);
-    if (evbuffer_get_length(c->out) >= c->d->lim->stream_buffer)
+    if (tr_outbuf_len(&c->out) >= c->d->lim->stream_buffer)
         c->want_writable = true;
     tr_conn_mark(c);
 }
@@ -312,16 +317,22 @@ void tr_conn_flush(struct tr_conn *c)
     if (c->state == TR_CONN_DEAD || c->state == TR_CONN_LINGER || c->cut)
         return;
     tr_conn_write_out(c);
-    tr_conn_mark(c); /* what came of it is looked at in the loop */
+    if (!tr_outbuf_len(&c->out))
+        c->want_writable = false; /* the caller sees it */
+    if (c->state == TR_CONN_BUSY && !c->answer_done && !c->broken && !c->want_writable &&
+        !tr_outbuf_len(&c->out))
+        tr_conn_unmark(c);
+    else
+        tr_conn_mark(c); /* what came of it is looked at in the loop */
 }
 
 size_t tr_conn_unsent(const struct tr_conn *c)
 {
-    return evbuffer_get_length(c->out);
+    return tr_outbuf_len(&c->out);
 }
 
 size_t tr_conn_room(const struct tr_conn *c)
 {
-    size_t unsent = evbuffer_get_length(c->out), bound = c->d->lim->stream_buffer;
-    return unsent < bound ? bound - unsent : 0;
+    size_t unsent = tr_outbuf_len(&c->out), bound = c->d->lim->stream_buffer;
+    return unsent < bound && (!unsent || c->may_write) ? bound - unsent : 0;
 }

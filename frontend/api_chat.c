@@ -25,11 +25,32 @@ static void begin_choice(struct tr_emit *e, uint32_t index)
     tr_emit_obj(e);
 }
 
+/* Up to the text of a delta, the same for all of a choice. */
+static void begin_delta(struct tr_stream *s, uint32_t choice)
+{
+    struct tr_emit_piece *head = &s->choice[choice].delta_head;
+
+    if (head->buf) {
+        tr_emit_begin(&s->fe->json, head);
+        return;
+    }
+    begin_chunk(s);
+    begin_choice(&s->fe->json, choice);
+    tr_emit_key(&s->fe->json, "content");
+    tr_emit_keep(&s->fe->json, head);
+}
+
 /* After the delta's members: closes it, the choice and the chunk, and sends. */
 static void end_choice(struct tr_stream *s, const char *finish, const struct tr_event *ev)
 {
     struct tr_emit *e = &s->fe->json;
     const struct tr_ask *a = s->ask;
+
+    if (!finish && !(ev && ev->lp)) {
+        tr_emit_bytes(e, "}", 1);
+        tr_openai_send_plain(s);
+        return;
+    }
 
     tr_emit_obj_end(e);
     tr_emit_key(e, "logprobs");
@@ -62,9 +83,8 @@ static void chat_event(struct tr_stream *s, const struct tr_event *ev)
         return;
     case TR_EV_DELTA:
         role(s, ev->choice);
-        begin_chunk(s);
-        begin_choice(e, ev->choice);
-        tr_emit_kstrn(e, "content", ev->text, ev->text_len);
+        begin_delta(s, ev->choice);
+        tr_emit_strn(e, ev->text, ev->text_len);
         end_choice(s, NULL, ev);
         return;
     case TR_EV_FINISH:

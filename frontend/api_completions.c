@@ -6,15 +6,34 @@
 
 static const char OBJECT[] = "text_completion";
 
+/* Up to the text, the same for all chunks of a choice. */
+static void begin_chunk(struct tr_stream *s, uint32_t choice)
+{
+    struct tr_emit_piece *head = &s->choice[choice].delta_head;
+    struct tr_emit *e = &s->fe->json;
+
+    if (head->buf) {
+        tr_emit_begin(e, head);
+        return;
+    }
+    tr_emit_reset(e);
+    tr_openai_open(s, e, OBJECT);
+    tr_emit_obj(e);
+    tr_emit_ku64(e, "index", choice);
+    tr_emit_key(e, "text");
+    tr_emit_keep(e, head);
+}
+
 static void chunk(struct tr_stream *s, const struct tr_event *ev, const char *finish)
 {
     struct tr_emit *e = &s->fe->json;
 
-    tr_emit_reset(e);
-    tr_openai_open(s, e, OBJECT);
-    tr_emit_obj(e);
-    tr_emit_ku64(e, "index", ev->choice);
-    tr_emit_kstrn(e, "text", ev->text ? ev->text : "", ev->text_len);
+    begin_chunk(s, ev->choice);
+    tr_emit_strn(e, ev->text ? ev->text : "", ev->text_len);
+    if (!finish && !ev->lp) {
+        tr_openai_send_plain(s);
+        return;
+    }
     tr_emit_key(e, "logprobs");
     if (ev->lp)
         tr_lp_emit_completions(e, s->fe->vocab, s->ask->params.n_top, ev->lp, ev->n_lp);

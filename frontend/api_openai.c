@@ -46,6 +46,19 @@ void tr_openai_send(struct tr_stream *s, const char *finish)
     tr_stream_frame(s, NULL, -1);
 }
 
+void tr_openai_send_plain(struct tr_stream *s)
+{
+    static const char tail[] = ",\"logprobs\":null,\"finish_reason\":null}]",
+                      usage[] = ",\"usage\":null";
+    struct tr_emit *e = &s->fe->json;
+
+    tr_emit_bytes(e, tail, sizeof(tail) - 1);
+    if (s->ask->include_usage)
+        tr_emit_bytes(e, usage, sizeof(usage) - 1);
+    tr_emit_bytes(e, "}", 1);
+    tr_stream_frame(s, NULL, -1);
+}
+
 static void send_usage(struct tr_stream *s, const char *object)
 {
     struct tr_emit *e = &s->fe->json;

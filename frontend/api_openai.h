@@ -20,6 +20,8 @@ void tr_openai_close(struct tr_stream *s, struct tr_emit *e);
 /* After the other members of the one choice of a chunk in fe->json: closes it and sends it.
  * `finish` NULL: null. */
 void tr_openai_send(struct tr_stream *s, const char *finish);
+/* The same for a choice with neither logprobs nor finish_reason, which most chunks are. */
+void tr_openai_send_plain(struct tr_stream *s);
 
 /* The events USAGE (a chunk of the kind `object` without choices, if it was asked for), FAIL (the
  * error, then [DONE]) and END ([DONE]). */

@@ -35,6 +35,7 @@ void tr_choice_fini(struct tr_choice *ch)
 {
     tr_lpq_fini(&ch->lpq);
     tr_lp_text_fini(&ch->lp_text);
+    tr_emit_piece_fini(&ch->delta_head);
 }
 
 static const uint32_t *output_ids(const struct tr_stream *s, const struct tr_choice *ch)
@@ -78,7 +79,11 @@ static void scan_token(struct tr_stream *s, struct tr_choice *ch, uint32_t id)
         scan_flush(s, ch);
         return;
     }
-    int rc = tr_scan_push(&ch->scan, (int32_t)id, s->fe->text, &len);
+    int rc = TR_SCAN_GO;
+    if (s->ask->stops)
+        rc = tr_scan_push(&ch->scan, (int32_t)id, s->fe->text, &len);
+    else if (id >= s->fe->shm->config.n_vocab) /* nothing to find: the text is made when it goes */
+        rc = -EINVAL;
     ch->scanned++;
     if (rc < 0) { /* another process wrote an id that does not exist */
         s->failure = TR_ERR_INTERNAL;

@@ -22,7 +22,6 @@
 #define USER_TIMEOUT_SLACK_MS 5000   /* beyond the write deadline */
 
 enum {
-    IOV_PER_WRITE = 64,
     WRITE_BYTES_PER_TURN = 256 << 10, /* then the others get their turn */
     BODY_BYTES_PER_S = 1 << 10,       /* a body that comes slower than this ... */
     BODY_PAUSES = 10,                 /* ... has so many times the longest pause in all */
@@ -152,7 +151,7 @@ void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why)
     c->ops = NULL;
     if (ops)
         ops->gone(c->owner, why);
-    d->stats.unsent_bytes -= evbuffer_get_length(c->out);
+    d->stats.unsent_bytes -= tr_outbuf_len(&c->out);
     d->stats.kernel_bytes -= c->written - c->acked;
     close(c->fd);
     c->fd = -1;
@@ -160,7 +159,7 @@ void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why)
 
 void tr_conn_reap(struct tr_conn *c)
 {
-    evbuffer_free(c->out);
+    tr_outbuf_fini(&c->d->pool, &c->out);
     tr_http_fini(&c->http);
     free(c->in);
     free(tr_conn_take_body(c));
@@ -179,7 +178,7 @@ void tr_conn_close_hard(const struct tr_conn *c, bool on)
  * unsent bytes for a client that reads nothing; everything else is reset. */
 static void close_cut(struct tr_conn *c)
 {
-    bool clear = c->chunked_out && !c->cut_hard && evbuffer_get_length(c->out) == 0 &&
+    bool clear = c->chunked_out && !c->cut_hard && tr_outbuf_len(&c->out) == 0 &&
                  tr_conn_acked(c) == c->written;
     if (!clear)
         tr_conn_close_hard(c, true);
@@ -206,24 +205,22 @@ static void begin_linger(struct tr_conn *c)
 void tr_conn_write_out(struct tr_conn *c)
 {
     size_t turn = 0;
-    while (!c->broken && c->may_write && evbuffer_get_length(c->out) &&
-           turn < WRITE_BYTES_PER_TURN) {
-        struct evbuffer_iovec v[IOV_PER_WRITE];
-        int n = evbuffer_peek(c->out, -1, NULL, v, IOV_PER_WRITE);
-        struct msghdr m = {.msg_iov = v, /* libevent's iovec is the system's */
-                           .msg_iovlen = (size_t)(n < IOV_PER_WRITE ? n : IOV_PER_WRITE)};
+    while (!c->broken && c->may_write && tr_outbuf_len(&c->out) && turn < WRITE_BYTES_PER_TURN) {
+        struct iovec v[2];
+        struct msghdr m = {.msg_iov = v, .msg_iovlen = (size_t)tr_outbuf_parts(&c->out, v)};
         ssize_t sent = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && errno == EAGAIN) {
             c->may_write = false;
+            c->want_writable = c->head_sent && !c->answer_done;
             break;
         }
         if (sent < 0) {
             c->broken = errno;
             break;
         }
-        evbuffer_drain(c->out, (size_t)sent);
+        tr_outbuf_drain(&c->d->pool, &c->out, (size_t)sent);
         turn += (size_t)sent;
         c->written += (uint64_t)sent;
         c->d->stats.bytes_out += (uint64_t)sent;
@@ -231,10 +228,20 @@ void tr_conn_write_out(struct tr_conn *c)
         c->d->stats.kernel_bytes += (uint64_t)sent;
         c->blocked_ns = 0;
     }
-    if (!evbuffer_get_length(c->out))
+    if (!tr_outbuf_len(&c->out)) {
         c->blocked_ns = 0;
-    else if (!c->blocked_ns)
+        return;
+    }
+    tr_outbuf_wait(&c->d->pool, &c->out);
+    if (!c->blocked_ns)
         c->blocked_ns = tr_now_ns();
+}
+
+/* Whether the owner is to be told that more can be written. */
+static bool takes_more(const struct tr_conn *c)
+{
+    return c->want_writable && tr_conn_room(c) > 0 &&
+           tr_outbuf_len(&c->out) <= c->d->lim->stream_buffer / 2;
 }
 
 /* ETIMEDOUT is TCP_USER_TIMEOUT: the peer's kernel has acknowledged nothing for so long. */
@@ -250,11 +257,11 @@ static void after_write(struct tr_conn *c)
         tr_conn_kill(c, why_of(c->broken));
         return;
     }
-    size_t unsent = evbuffer_get_length(c->out);
+    size_t unsent = tr_outbuf_len(&c->out);
     if (c->state == TR_CONN_CLOSING && unsent == 0)
         begin_linger(c);
     else if ((unsent && c->may_write) || /* a large answer to a fast reader */
-             (c->want_writable && unsent <= c->d->lim->stream_buffer / 2))
+             takes_more(c))
         tr_conn_later(c); /* `writable` comes from the next turn: one write each, then others */
 }
 
@@ -314,8 +321,7 @@ void tr_conn_work(struct tr_conn *c)
         return;
     if (c->state != TR_CONN_LINGER)
         tr_conn_write_out(c);
-    if (c->want_writable && c->ops && !c->broken &&
-        evbuffer_get_length(c->out) <= c->d->lim->stream_buffer / 2) {
+    if (c->ops && !c->broken && takes_more(c)) {
         c->want_writable = false;
         c->ops->writable(c->owner);
     }
@@ -384,16 +390,10 @@ static void set_options(int fd, const struct tr_http_limits *l)
 static struct tr_conn *new_conn(struct tr_httpd *d, int fd)
 {
     struct tr_conn *c = calloc(1, sizeof(*c));
-    struct evbuffer *out = evbuffer_new();
-    if (!c || !out) {
-        free(c);
-        if (out)
-            evbuffer_free(out);
+    if (!c)
         return NULL;
-    }
     c->d = d;
     c->fd = fd;
-    c->out = out;
     c->may_write = true;
     c->since_ns = tr_now_ns();
     c->overfull = d->stats.open >= d->lim->max_connections;

@@ -148,8 +148,9 @@ void tr_conn_errorf(struct tr_conn *c, enum tr_err e, const char *param, const c
  * the FIN of a dead process's kernel would look like the end of a whole answer. */
 void tr_conn_stream_begin(struct tr_conn *c, const char *type);
 
-/* One chunk.  Always takes it (ask tr_conn_room first).  An empty one is nothing.  When unsent
- * bytes have reached stream_buffer after it, `writable` comes once they are at half of it. */
+/* One chunk.  Always takes it (ask tr_conn_room first).  An empty one is nothing.  Once unsent
+ * bytes have reached stream_buffer, or the kernel has refused some, `writable` comes when it takes
+ * bytes again and no more than half of stream_buffer wait. */
 void tr_conn_stream_write(struct tr_conn *c, const char *data, size_t len);
 
 /* Ends the answer properly: last chunk, or FIN on HTTP/1.0.  Unbinds the owner.  The bytes still
@@ -164,7 +165,8 @@ void tr_conn_stream_abort(struct tr_conn *c, bool hard);
  * the loop. */
 void tr_conn_flush(struct tr_conn *c);
 
-/* Bytes accepted and not yet taken by the kernel; room until stream_buffer (0: wait). */
+/* Bytes accepted and not yet taken by the kernel; room until stream_buffer.  No room (0: wait for
+ * `writable`) as soon as the kernel has refused what is there. */
 size_t tr_conn_unsent(const struct tr_conn *c);
 size_t tr_conn_room(const struct tr_conn *c);
 

@@ -17,9 +17,9 @@
 
 #include "frontend/conn.h"
 #include "frontend/emit.h"
+#include "frontend/outbuf.h"
 #include "frontend/route.h"
 
-#include <event2/buffer.h>
 #include <event2/event_struct.h>
 
 #include <sys/queue.h>
@@ -65,7 +65,7 @@ struct tr_conn {
     bool overfull;      /* beyond max_connections: 503 */
 
     /* answer */
-    struct evbuffer *out;
+    struct tr_outbuf out;
     char *extra;
     size_t extra_len;
     bool head_sent, chunked_out, no_body, answer_done, keep;
@@ -97,6 +97,7 @@ struct tr_httpd {
     struct tr_conn_list all, dirty, again, dead;
     struct tr_conn *asked; /* the last one that tr_httpd_ask_kernel looked at, or NULL */
     struct tr_conn_delivery *deliveries; /* waiting, over all connections */
+    struct tr_outpool pool;              /* of output */
     struct tr_emit text;                 /* scratch of one answer */
     char scratch[64 << 10];
 };
@@ -125,7 +126,8 @@ void tr_conn_advance(struct tr_conn *c); /* on from an answer that has ended, if
 void tr_conn_preflight(struct tr_conn *c, unsigned allow);
 
 /* httpd.c */
-void tr_conn_mark(struct tr_conn *c);  /* has work at the end of this turn */
+void tr_conn_mark(struct tr_conn *c); /* has work at the end of this turn */
+void tr_conn_unmark(struct tr_conn *c);
 void tr_conn_later(struct tr_conn *c); /* has work in the next turn */
 
 /* delivery.c */

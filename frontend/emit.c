@@ -61,6 +61,30 @@ void tr_emit_bytes(struct tr_emit *e, const char *s, size_t len)
     }
 }
 
+void tr_emit_keep(const struct tr_emit *e, struct tr_emit_piece *p)
+{
+    char *buf = e->failed || e->len == 0 ? NULL : malloc(e->len);
+    if (!buf)
+        return;
+    free(p->buf);
+    memcpy(buf, e->buf, e->len);
+    *p = (struct tr_emit_piece){buf, e->len, e->comma, e->depth};
+}
+
+void tr_emit_begin(struct tr_emit *e, const struct tr_emit_piece *p)
+{
+    tr_emit_reset(e);
+    tr_emit_bytes(e, p->buf, p->len);
+    e->comma = p->comma;
+    e->depth = p->depth;
+}
+
+void tr_emit_piece_fini(struct tr_emit_piece *p)
+{
+    free(p->buf);
+    *p = (struct tr_emit_piece){0};
+}
+
 /* The comma that is due, and one is due after the value that comes now. */
 static void before_value(struct tr_emit *e)
 {

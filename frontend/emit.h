@@ -61,6 +61,18 @@ void tr_emit_str_close(struct tr_emit *e);
 /* Bytes outside JSON (frames): no comma, no escaping. */
 void tr_emit_bytes(struct tr_emit *e, const char *s, size_t len);
 
+/* What many texts begin with, kept: the bytes of an emitter so far, and where it stands.  All zero is
+ * none (buf NULL). */
+struct tr_emit_piece {
+    char *buf;
+    size_t len;
+    uint64_t comma;
+    unsigned depth;
+};
+void tr_emit_keep(const struct tr_emit *e, struct tr_emit_piece *p); /* stays none without memory */
+void tr_emit_begin(struct tr_emit *e, const struct tr_emit_piece *p); /* resets, then begins so */
+void tr_emit_piece_fini(struct tr_emit_piece *p);
+
 /* key and value in one call */
 void tr_emit_kstr(struct tr_emit *e, const char *key, const char *s);
 void tr_emit_kstrn(struct tr_emit *e, const char *key, const char *s, size_t len);

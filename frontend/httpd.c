@@ -75,6 +75,15 @@ void tr_conn_mark(struct tr_conn *c)
     end_turn(c->d);
 }
 
+/* Nothing is left to do for it after all. */
+void tr_conn_unmark(struct tr_conn *c)
+{
+    if (!c->dirty)
+        return;
+    c->dirty = false;
+    TAILQ_REMOVE(&c->d->dirty, c, dirty_link);
+}
+
 void tr_conn_later(struct tr_conn *c)
 {
     if (c->again || c->state == TR_CONN_DEAD)
@@ -146,6 +155,7 @@ void tr_httpd_free(struct tr_httpd *d)
     if (d->deliver_ev)
         event_free(d->deliver_ev);
     tr_emit_fini(&d->text);
+    tr_outpool_fini(&d->pool);
     free(d);
 }
 
@@ -157,7 +167,7 @@ const struct tr_httpd_stats *tr_httpd_stats(const struct tr_httpd *d)
 static bool idle(const struct tr_conn *c)
 {
     return c->state == TR_CONN_READING && !c->answered && c->in_at == c->in_len &&
-           !tr_http_begun(&c->http) && evbuffer_get_length(c->out) == 0;
+           !tr_http_begun(&c->http) && tr_outbuf_len(&c->out) == 0;
 }
 
 void tr_httpd_drain(struct tr_httpd *d)

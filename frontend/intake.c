@@ -95,7 +95,7 @@ static void begin_request(struct tr_conn *c)
     if (refused(c) || !h->expect_continue)
         return;
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    if (evbuffer_add(c->out, go_on, sizeof(go_on) - 1) < 0)
+    if (tr_outbuf_add(&c->d->pool, &c->out, go_on, sizeof(go_on) - 1))
         c->broken = ENOMEM;
     else
         c->accepted += sizeof(go_on) - 1, c->d->stats.unsent_bytes += sizeof(go_on) - 1;
@@ -233,8 +233,7 @@ static bool must_wait(struct tr_conn *c)
         return false;
     if (c->turn_body >= BODIES_PER_TURN)
         tr_conn_later(c);
-    return c->turn_body >= BODIES_PER_TURN ||
-           evbuffer_get_length(c->out) >= c->d->lim->stream_buffer;
+    return c->turn_body >= BODIES_PER_TURN || tr_outbuf_len(&c->out) >= c->d->lim->stream_buffer;
 }
 
 /* Gives bytes to the parser until they are used up or a request is being answered; how many
@@ -326,7 +325,7 @@ static size_t read_some(struct tr_conn *c)
         return 0;
     /* FIN between requests, or in the middle of one, which then never was: answers that wait are
      * still written. */
-    if (n == 0 && c->state == TR_CONN_READING && evbuffer_get_length(c->out)) {
+    if (n == 0 && c->state == TR_CONN_READING && tr_outbuf_len(&c->out)) {
         c->complete = true;
         c->state = TR_CONN_CLOSING;
     } else {

@@ -343,12 +343,14 @@ void tr_stream_write_frame(struct tr_stream *s)
 void tr_stream_frame(struct tr_stream *s, const char *type, int64_t number)
 {
     struct tr_fe *fe = s->fe;
+    bool has_id = number >= 0 && s->frame == TR_SSE_NATIVE;
     char id[TR_STREAM_ID_BYTES + 24];
 
-    snprintf(id, sizeof(id), "%s:%lld", s->stream_id, (long long)number);
+    if (has_id)
+        snprintf(id, sizeof(id), "%s:%lld", s->stream_id, (long long)number);
     tr_emit_reset(&fe->frame);
-    if (fe->json.failed || tr_frame_event(&fe->frame, s->frame, number >= 0 ? id : NULL, type,
-                                          fe->json.buf, fe->json.len))
+    if (fe->json.failed ||
+        tr_frame_event(&fe->frame, s->frame, has_id ? id : NULL, type, fe->json.buf, fe->json.len))
         fe->frame.failed = true;
     tr_stream_write_frame(s);
 }
@@ -594,8 +596,12 @@ static bool pump_one(struct tr_stream *s)
     }
     if (moved && s->ask->stream)
         mark(s, false);
+    if (ended && all_out && try_end(s))
+        return true;
+    if (moved && s->ask->stream)
+        tr_conn_flush(s->conn); /* all that was ready leaves in one write */
     if (ended && all_out)
-        return try_end(s) || moved;
+        return moved;
     if (ended && !s->gate_ns && tr_stream_outcome(s)) {
         s->gate_ns = tr_now_ns(); /* the clock cuts it if it stays stuck */
         tr_stream_remind(s, s->gate_ns);
@@ -614,9 +620,13 @@ void tr_stream_due(struct tr_stream *s)
 static void on_news(void *arg, uint32_t slot)
 {
     struct tr_fe *fe = arg;
+    struct tr_stream *s = fe->by_slot[slot];
 
-    if (fe->by_slot[slot])
-        tr_stream_due(fe->by_slot[slot]);
+    if (!s)
+        return;
+    /* Another process wrote it and no cache of ours holds it; it is read when all are known. */
+    __builtin_prefetch(tr_ring_at(fe->shm, slot));
+    tr_stream_due(s);
 }
 
 /* The ledger says how far it is with one count for all. */

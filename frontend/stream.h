@@ -67,6 +67,7 @@ struct tr_choice {
     uint64_t shown;  /* bytes of text given out, an echoed prompt included */
     uint64_t sent_published, scanned_published; /* cursors as the engine knows them */
     struct tr_lpq lpq;                          /* logprob entries not yet framed */
+    struct tr_emit_piece delta_head;            /* what the dialect's deltas begin with */
     struct tr_lp_text lp_text;                  /* not streamed: entries rendered so far */
     uint32_t shown_chars;
 };

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 tr_unit_test(frontend json testoracle)
 tr_unit_test(frontend emit)
+tr_unit_test(frontend outbuf)
 tr_unit_test(frontend sse)
 tr_unit_test(frontend http testoracle)
 tr_unit_test(frontend conn PkgConfig::EVENT)
