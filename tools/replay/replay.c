@@ -22,6 +22,7 @@
 enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 2, EXIT_UNREACHABLE = 3 };
 
 /* How long the server may take to come to rest; other clients may keep it from that. */
+#define REST_BEFORE_NS 2000000000u
 #define REST_AFTER_NS 10000000000u
 #define REST_BETWEEN_NS 60000000000u
 
@@ -154,7 +155,7 @@ static int make_pass(struct job *j, bool abandon, struct tr_errbuf *err)
                              .trace = &j->trace,
                              .tag = abandon ? "trace" : "stay",
                              .abandon = abandon};
-    p->before = j->n_passes ? read_metrics_at_rest(j, REST_BETWEEN_NS) : read_metrics(j);
+    p->before = read_metrics_at_rest(j, j->n_passes ? REST_BETWEEN_NS : REST_BEFORE_NS);
     tr_progress_init(&progress, stderr, j->opts.quiet);
     int rc = tr_run(&p->run, &j->prompts, j->model, &progress, stop_flag(), err);
     if (!rc) {
