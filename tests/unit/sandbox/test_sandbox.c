@@ -82,7 +82,7 @@ static int inside(enum tr_sandbox who, int (*act)(const void *), const void *arg
         }
         _exit(act(arg));
     }
-    int status;
+    int status = 0;
     need(waitpid(pid, &status, 0) == pid, "waitpid");
     return status;
 }
@@ -416,7 +416,7 @@ Test(sandbox, threads_from_before_are_filtered_too, .init = prepare)
         pthread_join(t, NULL);
         _exit(0);
     }
-    int status;
+    int status = 0;
     need(waitpid(pid, &status, 0) == pid, "waitpid");
     cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS, "status %#x", status);
 }
@@ -465,7 +465,7 @@ Test(sandbox, rights_limits_and_standard_descriptors_are_gone, .init = prepare)
     cr_expect(!tr_filter_available() || file_has(pid, "status", "Seccomp:\t2"));
     cr_expect(file_has(pid, "limits", "Max core file size        0                    0 "));
     cr_expect(is_null(pid, 0) && is_null(pid, 1));
-    int status;
+    int status = 0;
     need(write(go[1], "x", 1) == 1 && waitpid(pid, &status, 0) == pid, "waitpid");
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
 }
@@ -484,7 +484,7 @@ static int landlocked(int (*act)(int abi))
             _exit(ENTER_FAILED);
         _exit(act(abi));
     }
-    int status;
+    int status = 0;
     need(waitpid(pid, &status, 0) == pid, "waitpid");
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
