@@ -421,9 +421,14 @@ def idle_connections():
             equal(c.response().status, 200, "first request")
         stray.send(b"\r\n")
         for _ in range(8):
+            last = time.monotonic()
             time.sleep(0.25)
-            busy.send(HEALTH)
-            equal(busy.response().status, 200, "a connection in use lives on")
+            try:
+                busy.send(HEALTH)
+                equal(busy.response().status, 200, "a connection in use lives on")
+            except (OSError, EOFError):  # right only if this machine stood still for a second
+                check(time.monotonic() - last >= 1, "a connection in use lives on")
+                break
         equal(quiet.drain(), b"", "the idle one ends without a word")
         equal(stray.drain(), b"", "and the one with an empty line too")
         for c in (quiet, stray, busy):
