@@ -25,3 +25,4 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
   target_sources(stress_hostile PRIVATE ${CMAKE_SOURCE_DIR}/tests/stress/good.c
     ${CMAKE_SOURCE_DIR}/tests/stress/evil.c)
 endif()
+tr_fuzz(shm_engine enginerig)

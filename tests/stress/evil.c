@@ -425,6 +425,12 @@ static void claim(void)
 
 /* ---- cleaning up after itself, so that the attack goes on ---- */
 
+static bool queue_is_empty(void)
+{
+    return atomic_load(&s->area[EVIL_AREA]->subq_tail) ==
+           atomic_load(&s->rings->subq_head[EVIL_AREA]);
+}
+
 static void release_some(void)
 {
     for (uint32_t i = 0; i < N_OWN; i++) {
@@ -436,6 +442,8 @@ static void release_some(void)
         if (n < 0) {
             o->used = false;
         } else if (state == TR_FREE) {
+            if (!queue_is_empty())
+                continue; /* a claim given back while its message waits is an attack on the claims */
             tr_claim_give(s, o->slot, o->gen);
             o->used = false;
         } else {
