@@ -257,7 +257,7 @@ static void run(struct input *in)
     open_rig();
     start_good();
     for (int i = 0; i < MAX_STEPS && in->left; i++) {
-        uint32_t s = take(in, 1) % (N_STEPS + (spoilt ? 2 : 0));
+        uint32_t s = take(in, 1) % (N_STEPS + (spoilt ? 2u : 0u));
         if (dying && s != N_STEPS)
             restart_engine(in);
         dying = s == N_STEPS;
