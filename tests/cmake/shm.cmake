@@ -8,7 +8,8 @@ tr_program_test(stress shm ${CMAKE_SOURCE_DIR}/tests/stress/shm.c shmrig)
 if(NOT TOKENRING_SANITIZE MATCHES "thread")
   tr_program_test(stress handshake ${CMAKE_SOURCE_DIR}/tests/stress/handshake.c shmrig)
   target_sources(stress_handshake PRIVATE ${CMAKE_SOURCE_DIR}/tests/stress/tso.c
-    ${CMAKE_SOURCE_DIR}/shm/bell.c ${CMAKE_SOURCE_DIR}/shm/area.c ${CMAKE_SOURCE_DIR}/shm/lpring.c)
+    ${CMAKE_SOURCE_DIR}/shm/bell.c ${CMAKE_SOURCE_DIR}/shm/area.c ${CMAKE_SOURCE_DIR}/shm/bitmap.c
+    ${CMAKE_SOURCE_DIR}/shm/lpring.c)
   target_compile_options(stress_handshake PRIVATE -include ${CMAKE_SOURCE_DIR}/tests/stress/tso.h)
 endif()
 tr_fuzz(shm_extra shm m)

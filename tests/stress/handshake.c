@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The handshakes that need a full fence on both sides, in every order that a machine with delayed
  * stores permits (tso.h): the one who waits sees the work, or is rung.  Compiled with shm/bell.c,
- * shm/area.c and shm/lpring.c on the simulator; tests/stress/shm.c races the same on the real one. */
+ * shm/area.c, shm/bitmap.c and shm/lpring.c on the simulator; tests/stress/shm.c races the same on the
+ * real one. */
 #include "shm/bell.h"
 #include "shm/lpring.h"
 #include "testlib/shm_rig.h"
