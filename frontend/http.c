@@ -351,7 +351,7 @@ static enum tr_http_ev size_space(struct tr_http *h, char c)
     return TR_HTTP_MORE;
 }
 
-/* Extensions mean nothing to anybody; they are passed over within bounds. */
+/* Extensions mean nothing to anybody; they are passed over, and may be 4 KiB longer than the data. */
 static enum tr_http_ev ext_byte(struct tr_http *h, char c)
 {
     if (c == '\r') {
@@ -413,6 +413,7 @@ static enum tr_http_ev size_lf(struct tr_http *h, char c)
     if (c != '\n')
         return tr_http_bad(h, TR_ERR_BAD_HTTP, "A CR must be followed by LF.");
     h->state = h->left ? DATA : TRAILER_START;
+    h->ext_bytes -= h->left < h->ext_bytes ? (size_t)h->left : h->ext_bytes;
     h->size_digits = 0;
     return TR_HTTP_MORE;
 }

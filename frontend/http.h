@@ -87,7 +87,7 @@ struct tr_http {
     struct tr_http_place target[2]; /* path and query in head, until the slices can be set */
     uint64_t left;                  /* bytes of the body or chunk still to come */
     unsigned size_digits;           /* of the present chunk size */
-    size_t ext_bytes;               /* of chunk extensions in this request */
+    size_t ext_bytes;               /* of chunk extensions beyond the data that came with them */
     size_t trailer_bytes, trailers;
     bool blank_seen; /* the one empty line that may come before a request */
     struct tr_http_field fields[TR_HTTP_MAX_FIELDS];

@@ -324,6 +324,23 @@ Test(http, chunks_are_strict_and_extensions_mean_nothing)
     BAD(CH "0\r\n\rX", TR_ERR_BAD_HTTP);
 }
 
+/* A signature on every chunk, as some uploaders write it. */
+Test(http, extensions_may_be_as_long_as_the_data)
+{
+    enum { CHUNKS = 1000 };
+    char *s = malloc(CHUNKS * 200);
+    struct tr_http h;
+    cr_assert(s);
+    size_t len = (size_t)sprintf(s, "%s", CH);
+    for (int i = 0; i < CHUNKS; i++)
+        len += (size_t)sprintf(s + len, "40;chunk-signature=%032x\r\n%064d\r\n", i, i);
+    len += (size_t)sprintf(s + len, "0\r\n\r\n");
+    struct result r = run(s, len, len, &h);
+    cr_expect(r.ev == TR_HTTP_END && r.used == len);
+    tr_http_fini(&h);
+    free(s);
+}
+
 /* All of a piece, over head and body events. */
 static enum tr_http_ev feed_all(struct tr_http *h, const char *s, size_t *fed)
 {
