@@ -2,7 +2,8 @@
 /* frontend/metrics.c - GET /metrics: the sums of all statistics regions.
  *
  * Format: Prometheus text exposition 0.0.4.  Counters and histograms are added over all regions,
- * also those of processes that have died, so they only grow; gauges only over the living. */
+ * also those of processes that have died, so they only grow; gauges only over the living: without an
+ * engine nothing runs, waits or holds blocks.  How far the ledger is behind is then not known. */
 #include "frontend/api.h"
 
 #include <stdarg.h>
@@ -27,6 +28,10 @@ static bool alive(const struct tr_fe *fe, uint32_t region)
 {
     const struct tr_control *c = fe->shm->control;
 
+    if (region == TR_STAT_ENGINE) /* one that still loads has not said anything either */
+        return atomic_load_explicit(&c->engine_alive, memory_order_relaxed) &&
+               atomic_load_explicit(&fe->shm->rings->ready, memory_order_relaxed) ==
+                   atomic_load_explicit(&c->engine_epoch, memory_order_relaxed);
     if (region < TR_STAT_AREA0)
         return true;
     return atomic_load_explicit(&c->area_alive[region - TR_STAT_AREA0], memory_order_relaxed);
@@ -50,6 +55,8 @@ static void put_row(struct tr_emit *e, const struct tr_fe *fe, unsigned id, cons
     const struct tr_stat_row *row = &tr_stat_rows[id];
     const char *open = *row->labels ? "{" : "", *close = *row->labels ? "}" : "";
 
+    if (id == TR_STAT_LEDGER_LAG_US && !alive(fe, TR_STAT_ENGINE))
+        return;
     if (id == TR_STAT_LEDGER_LAG_US)
         put(e, "tokenring_%s %.6f\n", metric, (double)sum(fe, id) / 1e6);
     else

@@ -1053,3 +1053,25 @@ Test(stream, a_connection_is_used_again_after_a_stream)
     cr_expect(strstr(c->buf + before, "HTTP/1.1 200 OK"), "%s", c->buf + before);
     tr_rig_close(c, false);
 }
+
+Test(stream, gauges_of_the_engine_end_with_it)
+{
+    struct tr_stat *engine = rig.shm.stat[TR_STAT_ENGINE];
+    const char *body;
+
+    tr_role = TR_ROLE_ENGINE;
+    tr_stat_set(engine, TR_STAT_RUNNING, 3);
+    tr_stat_set(engine, TR_STAT_KV_USED, 5);
+    tr_stat_add(engine, TR_STAT_TOK_COMPLETION, 7);
+    tr_role = TR_ROLE_FRONTEND;
+    cr_expect(tr_rig_ask(&rig, "GET", "/metrics", NULL, &body) == 200);
+    cr_expect(strstr(body, "tokenring_requests_running 3\n"));
+    cr_expect(strstr(body, "tokenring_kv_blocks{state=\"used\"} 5\n"));
+    cr_expect(strstr(body, "\ntokenring_ledger_lag_seconds "));
+    tr_sengine_alive(&rig.engine, false);
+    cr_expect(tr_rig_ask(&rig, "GET", "/metrics", NULL, &body) == 200);
+    cr_expect(strstr(body, "tokenring_requests_running 0\n"));
+    cr_expect(strstr(body, "tokenring_kv_blocks{state=\"used\"} 0\n"));
+    cr_expect(!strstr(body, "\ntokenring_ledger_lag_seconds "));
+    cr_expect(strstr(body, "tokenring_tokens_total{kind=\"completion\"} 7\n"));
+}
