@@ -234,7 +234,7 @@ def any_of_them_dies():
                   for r in s.rows()), "each row has an end")
 
 
-ROUNDS = int(os.environ.get("TOKENRING_TEST_ROUNDS", 3))  # of faults under load; 20 for the full case
+ROUNDS = int(os.environ.get("TOKENRING_TEST_ROUNDS", 20 if LONG else 3))  # of faults under load
 
 
 class Readers:

@@ -308,7 +308,7 @@ def deaths_in_the_middle():
         for t in threads:
             t.start()
         wanted = 2
-        for _ in range(int(os.environ.get("TOKENRING_TEST_ROUNDS", 3)) * 8):
+        for _ in range(int(os.environ.get("TOKENRING_TEST_ROUNDS", 20 if LONG else 3)) * 8):
             what = rnd.choice("hhkkkmf")
             with contextlib.suppress(ProcessLookupError, IndexError):
                 if what == "h":

@@ -7,9 +7,9 @@ what must come "at once" is waited for generously, and promptness is proved by c
 after a disconnect, bytes buffered), not by seconds.
 
 Environment: TOKENRING_BIN (the binary), TOKENRING_TEST_MODEL (default .cache/smollm2.gguf below the
-repository), TOKENRING_TEST_PORTS ("first-last"; default: the kernel chooses), TOKENRING_TEST_ROUNDS
-(faults under load in 60 and 65: 3, and 20 for the full cases), TEST (a word that the names of the
-tests to run contain)."""
+repository), TOKENRING_TEST_PORTS ("first-last"; default: the kernel chooses), TOKENRING_TEST_LONG
+(set: every case at its full size, for minutes), TOKENRING_TEST_ROUNDS (faults under load in 60 and
+65: 3, at full size 20), TEST (a word that the names of the tests to run contain)."""
 import contextlib
 import json
 import os
@@ -32,6 +32,7 @@ MODEL_FILE = os.environ.get("TOKENRING_TEST_MODEL", os.path.join(ROOT, ".cache/s
 MODEL = "smollm2"
 with open(BIN, "rb") as _f:
     SANITIZED = b"__asan_" in _f.read()  # memory and speed are then not those of the product
+LONG = bool(os.environ.get("TOKENRING_TEST_LONG"))  # cases at their full size
 WAIT = 60.0  # for anything that should be quick; a sanitizer build on a busy machine is not
 
 # ---- counting -----------------------------------------------------------------------------------
