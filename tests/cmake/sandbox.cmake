@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-tr_unit_test(sandbox sandbox)
+tr_unit_test(sandbox sandbox PkgConfig::SECCOMP)

@@ -12,6 +12,7 @@
 #include <linux/sched.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -542,6 +543,44 @@ Test(landlock, no_tcp_socket_is_bound_or_connected, .init = prepare)
 Test(landlock, nobody_outside_is_signalled, .init = prepare)
 {
     cr_expect_eq(landlocked(no_signals), 0);
+}
+
+/* ---- kernels that have less ---- */
+
+/* A child for which these calls are not there; its exit status says what entering returned. */
+static int without(const int *calls, int n, const char *word)
+{
+    pid_t pid = fork();
+    if (!pid) {
+        alarm(LIMIT_S);
+        scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
+        for (int i = 0; i < n; i++)
+            seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), calls[i], 0);
+        struct tr_errbuf err = {""};
+        if (seccomp_load(f))
+            _exit(ENTER_FAILED);
+        int ret = tr_sandbox_enter(TR_SANDBOX_FRONTEND, &err);
+        _exit(ret == 1 && strstr(err.msg, word) ? 0 : 1);
+    }
+    int status = 0;
+    need(waitpid(pid, &status, 0) == pid, "waitpid");
+    return status;
+}
+
+Test(sandbox, a_kernel_without_landlock_is_told_and_the_rest_holds, .init = prepare)
+{
+    static const int calls[] = {SCMP_SYS(landlock_create_ruleset)};
+    if (filtered())
+        cr_expect_eq(without(calls, 1, "this kernel lacks Landlock:"), 0);
+}
+
+Test(sandbox, a_kernel_without_filters_is_told, .init = prepare)
+{
+    static const int calls[] = {SCMP_SYS(seccomp), SCMP_SYS(landlock_create_ruleset)};
+    if (!filtered())
+        return;
+    cr_expect_eq(without(calls, 1, "this kernel lacks seccomp filters:"), 0);
+    cr_expect_eq(without(calls, 2, "this kernel lacks Landlock and seccomp filters:"), 0);
 }
 
 /* ---- the others ---- */
