@@ -39,8 +39,8 @@ static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct 
     const struct tr_prompt *p = &a->prompts[k / a->n];
     int extra = 0;
 
-    if (a->extra.n_bias || a->extra.n_stop) {
-        extra = tr_extra_pack(&a->extra, tr_request_extra(s, ad->slot[k]), TR_EXTRA_BYTES);
+    if (a->extra->n_bias || a->extra->n_stop) {
+        extra = tr_extra_pack(a->extra, tr_request_extra(s, ad->slot[k]), TR_EXTRA_BYTES);
         if (extra < 0)
             return extra;
     }

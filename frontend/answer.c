@@ -123,6 +123,9 @@ static void end_head(struct tr_conn *c, struct tr_emit *t)
     if (t->failed)
         c->broken = ENOMEM;
     add(c, t->buf, t->len);
+    free(c->extra);
+    c->extra = NULL;
+    c->extra_len = 0;
 }
 
 /* The answer is complete; what follows happens in the loop. */

@@ -21,6 +21,11 @@ struct tr_ask *tr_ask_new(const struct tr_fe *fe, char *body, size_t len)
     a->fe = fe;
     a->text = body;
     a->text_len = len;
+    a->extra = calloc(1, sizeof(*a->extra));
+    if (!a->extra) {
+        tr_ask_close(a);
+        return NULL;
+    }
     return a;
 }
 
@@ -49,7 +54,7 @@ static void drop_body(struct tr_ask *a)
     a->body = a->messages = a->prompt = a->template_args = a->documents = NULL;
 }
 
-void tr_ask_drop_prompts(struct tr_ask *a)
+static void drop_prompts(struct tr_ask *a)
 {
     for (uint32_t i = 0; a->prompts && i < a->n_prompts; i++)
         free(a->prompts[i].ids);
@@ -57,13 +62,23 @@ void tr_ask_drop_prompts(struct tr_ask *a)
     a->prompts = NULL;
 }
 
+void tr_ask_admitted(struct tr_ask *a)
+{
+    drop_prompts(a);
+    if (a->extra->n_stop)
+        return;
+    free(a->extra);
+    a->extra = NULL;
+}
+
 void tr_ask_close(struct tr_ask *a)
 {
     if (!a)
         return;
     drop_body(a);
-    tr_ask_drop_prompts(a);
+    drop_prompts(a);
     tr_stopset_close(a->stops);
+    free(a->extra);
     free(a);
 }
 

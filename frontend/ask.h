@@ -57,7 +57,7 @@ struct tr_ask {
     const struct tr_json *messages, *prompt, *template_args, *documents;
     struct tr_stopset *stops; /* or NULL */
     struct tr_params params;  /* max_tokens, seed, choice and some flags come at admission */
-    struct tr_extra extra;
+    struct tr_extra *extra;   /* from tr_ask_admitted on only if there are stop ids, else NULL */
 
     /* Set by tr_ask_encode. */
     uint32_t n_prompts;
@@ -76,7 +76,8 @@ void tr_ask_close(struct tr_ask *a); /* NULL is fine */
 /* Renders the template (chat) and encodes.  Any thread.  0 or -EINVAL with *f. */
 int tr_ask_encode(struct tr_ask *a, struct tr_fault *f);
 
-/* Ids are in the request area by now: gives their memory back. */
-void tr_ask_drop_prompts(struct tr_ask *a);
+/* All is in the request area by now: gives the memory of prompts and of what only the engine needs
+ * back. */
+void tr_ask_admitted(struct tr_ask *a);
 
 #endif

@@ -50,8 +50,8 @@ static bool is_ender(const struct tr_stream *s, uint32_t id)
 
     if (!(a->params.flags & TR_REQ_IGNORE_EOS) && tr_vocab_is_eog(s->fe->vocab, (int32_t)id))
         return true;
-    for (uint32_t i = 0; i < a->extra.n_stop; i++)
-        if (a->extra.stop_ids[i] == id)
+    for (uint32_t i = 0; a->extra && i < a->extra->n_stop; i++)
+        if (a->extra->stop_ids[i] == id)
             return true;
     return false;
 }

@@ -158,7 +158,7 @@ static int read_stop(struct tr_param_reader *r)
 static int read_stop_ids(struct tr_param_reader *r)
 {
     const struct tr_json *v = r->v[F_stop_token_ids];
-    struct tr_extra *e = &r->a->extra;
+    struct tr_extra *e = r->a->extra;
 
     if (!v)
         return 0;
@@ -197,7 +197,7 @@ static int bias_id(const struct tr_json *key, uint32_t n_vocab, uint32_t *out)
 static int read_bias(struct tr_param_reader *r)
 {
     const struct tr_json *v = r->v[F_logit_bias];
-    struct tr_extra *e = &r->a->extra;
+    struct tr_extra *e = r->a->extra;
 
     if (!v)
         return 0;

@@ -20,7 +20,7 @@
 #include "frontend/fe.h"
 #include "shm/area.h"
 
-enum { TR_RECEIPT_MARKS = 64 };
+enum { TR_RECEIPT_MARKS = 32 };
 
 struct tr_mark {
     uint64_t bytes; /* tr_conn_accepted after the event */

@@ -305,7 +305,7 @@ void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
             tr_ask_close(ask);
         return;
     }
-    tr_ask_drop_prompts(ask);
+    tr_ask_admitted(ask);
     s->dialect = dialect;
     s->frame = frame;
     s->name = (struct tr_stream_id){.slot = ad.slot[0], .gen = ad.gen[0], .rand = ad.rand};
