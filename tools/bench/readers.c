@@ -29,11 +29,10 @@ struct args {
     unsigned port;
     uint32_t good, slow, mute; /* streams: read at once, at slow_bps, never */
     uint32_t slow_bps;
-    uint32_t max_tokens;
-    uint32_t logprobs;
+    uint32_t max_tokens, others_max_tokens;
     double seconds;   /* of the window; 0: to the end of the good streams */
     const char *body; /* members added to the request */
-    const char *hold; /* file: the window begins when it is there */
+    const char *hold; /* file: the good ones are opened when it is there */
     struct tr_watch watch;
 };
 
@@ -153,8 +152,7 @@ static void end_window(struct bench *b)
 
 static void look_at_window(struct bench *b)
 {
-    if (!b->window && b->first_seen == b->a.good && b->opened == b->n &&
-        (!b->a.hold || access(b->a.hold, F_OK) == 0))
+    if (!b->window && b->first_seen == b->a.good && b->opened == b->n)
         begin_window(b);
     if (b->window && b->a.seconds > 0 && (double)(tr_now_ns() - b->begin_ns) >= b->a.seconds * 1e9)
         end_window(b);
@@ -234,14 +232,14 @@ static int dial(const struct bench *b, enum kind kind)
     return fd;
 }
 
-static bool ask(const struct bench *b, int fd)
+static bool ask(const struct bench *b, int fd, enum kind kind)
 {
     char body[1024], text[1536];
-    int n =
-        snprintf(body, sizeof(body),
-                 "{\"model\":\"sim\",\"stream\":true,\"ignore_eos\":true,\"temperature\":0,"
-                 "\"max_tokens\":%u%s%s,\"messages\":[{\"role\":\"user\",\"content\":\"Go on.\"}]}",
-                 b->a.max_tokens, *b->a.body ? "," : "", b->a.body);
+    int n = snprintf(
+        body, sizeof(body),
+        "{\"model\":\"sim\",\"stream\":true,\"ignore_eos\":true,\"temperature\":0,"
+        "\"max_tokens\":%u%s%s,\"messages\":[{\"role\":\"user\",\"content\":\"Go on.\"}]}",
+        kind == GOOD ? b->a.max_tokens : b->a.others_max_tokens, *b->a.body ? "," : "", b->a.body);
     n = snprintf(text, sizeof(text),
                  "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                  "application/json\r\nContent-Length: %d\r\n\r\n%s",
@@ -252,7 +250,7 @@ static bool ask(const struct bench *b, int fd)
 static bool open_one(struct bench *b, struct reader *r)
 {
     r->fd = dial(b, r->kind);
-    if (r->fd < 0 || !ask(b, r->fd)) {
+    if (r->fd < 0 || !ask(b, r->fd, r->kind)) {
         fprintf(stderr, "bench readers: stream %u: %s\n", b->begun, strerror(errno));
         return false;
     }
@@ -314,12 +312,19 @@ static struct reader *next_to_open(struct bench *b)
     return &b->r[b->begun < others ? b->a.good + b->begun : b->begun - others];
 }
 
+static bool may_open(const struct bench *b)
+{
+    if (b->begun == b->n || b->opening >= OPENING)
+        return false;
+    return b->begun < b->a.slow + b->a.mute || !b->a.hold || access(b->a.hold, F_OK) == 0;
+}
+
 static int run(struct bench *b)
 {
     struct epoll_event ev[EVENTS];
     uint64_t slow_ns = 0;
     while (!over(b)) {
-        while (b->begun < b->n && b->opening < OPENING) {
+        while (may_open(b)) {
             if (!open_one(b, next_to_open(b)))
                 return -1;
             b->begun++;
@@ -359,10 +364,12 @@ static int report(struct bench *b)
     }
     double s = (double)(b->end_ns - b->begin_ns) / 1e9;
     printf("{\"streams\":%u,\"good\":%u,\"complete\":%u,\"cut\":%u,\"differ\":%u,\"others_cut\":%u,"
-           "\"text_bytes\":%llu,\"events_of_one\":%llu,\"seconds\":%.3f,\"events\":%llu,"
+           "\"text_bytes\":%llu,\"text_hash\":\"%016llx\",\"events_of_one\":%llu,\"seconds\":%.3f,"
+           "\"events\":%llu,"
            "\"bytes\":%llu,\"reads\":%llu,",
            b->n, b->a.good, complete, cut, differ, slow_cut,
            first ? (unsigned long long)first->text_bytes : 0,
+           first ? (unsigned long long)first->hash : 0,
            first ? (unsigned long long)first->events : 0, s,
            (unsigned long long)(b->events - b->from_events),
            (unsigned long long)(b->bytes - b->from_bytes),
@@ -378,18 +385,26 @@ static int report(struct bench *b)
 static int usage(void)
 {
     fprintf(stderr, "usage: tokenring bench readers --port N [--good N] [--slow N] [--mute N] "
-                    "[--slow-bps N] [--max-tokens N] [--seconds S] [--body MEMBERS] [--hold FILE] "
+                    "[--slow-bps N] [--max-tokens N] [--others-max-tokens N] [--seconds S] [--body "
+                    "MEMBERS] [--hold FILE] "
                     "[--watch PID]...\n");
     return 2;
 }
 
 static int parse(int argc, char **argv, struct args *a)
 {
-    static const struct option options[] = {
-        {"port", 1, NULL, 'p'},    {"good", 1, NULL, 'g'},     {"slow", 1, NULL, 's'},
-        {"mute", 1, NULL, 'm'},    {"slow-bps", 1, NULL, 'b'}, {"max-tokens", 1, NULL, 't'},
-        {"seconds", 1, NULL, 'e'}, {"body", 1, NULL, 'j'},     {"hold", 1, NULL, 'h'},
-        {"watch", 1, NULL, 'w'},   {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"port", 1, NULL, 'p'},
+                                            {"good", 1, NULL, 'g'},
+                                            {"slow", 1, NULL, 's'},
+                                            {"mute", 1, NULL, 'm'},
+                                            {"slow-bps", 1, NULL, 'b'},
+                                            {"max-tokens", 1, NULL, 't'},
+                                            {"others-max-tokens", 1, NULL, 'o'},
+                                            {"seconds", 1, NULL, 'e'},
+                                            {"body", 1, NULL, 'j'},
+                                            {"hold", 1, NULL, 'h'},
+                                            {"watch", 1, NULL, 'w'},
+                                            {NULL, 0, NULL, 0}};
     int c;
     optind = 1;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -412,6 +427,9 @@ static int parse(int argc, char **argv, struct args *a)
             break;
         case 't':
             a->max_tokens = v;
+            break;
+        case 'o':
+            a->others_max_tokens = v;
             break;
         case 'e':
             a->seconds = strtod(optarg, NULL);
@@ -438,7 +456,9 @@ static int parse(int argc, char **argv, struct args *a)
 
 int tr_bench_readers_main(int argc, char **argv)
 {
-    static struct bench b = {.a = {.good = 1000, .slow_bps = 10, .max_tokens = 200, .body = ""}};
+    static struct bench b = {
+        .a = {
+            .good = 1000, .slow_bps = 10, .max_tokens = 200, .others_max_tokens = 200, .body = ""}};
     int rc = parse(argc, argv, &b.a);
     if (rc)
         return rc;
