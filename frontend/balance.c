@@ -14,6 +14,7 @@ enum {
 #define DISTRUST_NS (200 * MS)
 #define PATIENCE_FULL_NS (500 * MS) /* a 503 is worse than a wait */
 #define DISTRUST_FULL_NS (2000 * MS)
+#define STALE_NS (500 * MS) /* its loop turns every 200 ms at least */
 
 void tr_balance_init(struct tr_balance *b, const struct tr_shm *s, uint32_t max_connections)
 {
@@ -54,8 +55,8 @@ static uint32_t least(const struct tr_balance *b, uint64_t now, bool full, uint6
         if (a == b->shm->my_area || now < b->distrust_ns[full][a] ||
             !atomic_load_explicit(&c->area_alive[a], memory_order_relaxed))
             continue;
-        uint64_t l = get(&page(b, a)->load);
-        if (l < *load) {
+        uint64_t l = get(&page(b, a)->load), beat = get(&page(b, a)->heartbeat_ns);
+        if (l < *load && now < beat + STALE_NS) {
             *load = l;
             found = a;
         }

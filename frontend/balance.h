@@ -7,7 +7,8 @@
  *
  *   I1  nobody waits for a frontend that does not take: when it has taken none for 5 ms, and after
  *       20 ms in any case, the leaver takes one itself and does not ask that one again for a while.
- *       A stopped, hung or lying frontend costs its siblings that and no more
+ *       One whose loop has not turned for half a second is not asked at all.  So a stopped frontend
+ *       costs its siblings a few such waits, a lying one no more than that
  *   I2  a full one (--max-connections) leaves longer, as long as another one has room; it answers 503
  *       when none has */
 #ifndef TR_FRONTEND_BALANCE_H

@@ -30,6 +30,7 @@ static void start(uint64_t mine, uint64_t first, uint64_t second, uint64_t third
     for (uint32_t a = 0; a < N; a++) {
         rig.shm.stat[TR_STAT_AREA0 + a] = &rig.stat[a];
         atomic_store(&rig.control.area_alive[a], 1);
+        atomic_store(&rig.stat[a].heartbeat_ns, 1900 * MS); /* no test lasts longer */
     }
     tr_balance_init(&rig.b, &rig.shm, 100);
     cr_assert_eq(atomic_load(&rig.stat[0].load), TR_LOAD_CLOSED);
@@ -78,6 +79,10 @@ Test(balance, the_dead_and_closed_and_full_are_not_asked)
     start(50, 0, TR_LOAD_CLOSED, TR_LOAD_FULL);
     cr_expect(!ours(0));
     atomic_store(&rig.control.area_alive[1], 0);
+    cr_expect(ours(0));
+    atomic_store(&rig.control.area_alive[1], 1);
+    cr_expect(!ours(0));
+    atomic_store(&rig.stat[1].heartbeat_ns, 500 * MS); /* half a second ago */
     cr_expect(ours(0));
 }
 
