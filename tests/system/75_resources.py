@@ -82,7 +82,7 @@ def descriptors():
 
 @test
 def descriptors_at_the_start():
-    for n in (4, 8, 12, 20, 30):
+    for n in (8, 12, 20, 30):
         cannot_start(f"{n} descriptors are too few", dict(TINY, port=0),
                      lambda n=n: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)), "Too many open files")
 
