@@ -87,7 +87,10 @@ def chunk_contract():
 def endings():
     """Case B43."""
     runs = {
-        "EOS at once": (force(EOS), "stop", ""),
+        "EOS at once": (force(EOS), "stop", ""),  # also B38: an end of turn is no text
+        "EOS at once, and a limit": (force(EOS, max_tokens=20), "stop", ""),
+        "the other end token": (force(0, max_tokens=20), "stop", ""),
+        "a control token": (force(1, max_tokens=20), "length", ""),
         "one token": (force(AB, max_tokens=1), "length", "ab"),
         "twenty tokens": (force(AB, max_tokens=20), "length", "ab" * 20),
         "natural stop": (dict(model=MODEL, temperature=0, max_tokens=4000), "stop", None),
@@ -244,9 +247,12 @@ def logprobs_chat():
 
 @test
 def logprobs_completions():
-    for n in (0, 1, 5):
-        for more in (dict(logit_bias={str(AB): 100}), {}):
-            body = completion("one two", temperature=0, max_tokens=8, ignore_eos=True, logprobs=n, **more)
+    """Case B49 on the other route."""
+    runs = (dict(logit_bias={str(AB): 100}), {}, dict(temperature=1, top_p=0.01, seed=1),
+            dict(temperature=1, top_k=1, seed=1), dict(logit_bias={str(AB): 100}, stop="zz"))
+    for n in (0, 1, 5, 20):
+        for more in runs:
+            body = dict(completion("one two", temperature=0, max_tokens=8, ignore_eos=True, logprobs=n), **more)
             st, r = same(f"completions logprobs {n}", COMP, body)
             whole = r.json["choices"][0]["logprobs"]
             joined = {k: [] for k in whole}
@@ -415,11 +421,11 @@ def cross_talk():
     words = {i: text_of(S.post(COMP, force(i, prompt="x", max_tokens=64))) for i in range(1000, 1032)}
 
     def forced(i):
-        time.sleep(random.random() * 0.2)
+        time.sleep(random.random() * 0.3)
         return text_of(S.post(COMP, force(i, prompt="x", max_tokens=64)))
 
     def aborted(i):
-        time.sleep(random.random() * 0.2)
+        time.sleep(random.random() * 0.3)
         st = S.stream(COMP, force(i, prompt="x", max_tokens=2000, stream=True)).read(5)
         st.conn.reset()
 
@@ -427,7 +433,7 @@ def cross_talk():
         return text_of(S.post(COMP, completion("x", max_tokens=64)))
 
     wrong = []
-    for _ in range(3):
+    for _ in range(5):
         jobs = [lambda i=i: forced(i) for i in words]
         jobs += [lambda i=i: aborted(i) for i in range(1000, 1008)] + [free] * 4
         out = together(jobs)

@@ -100,9 +100,69 @@ def abandoned_streams():
         bill = {r["request_id"]: r for r in rows}
         check(all(by[i]["delivered_tokens"] <= bill[i]["completion_tokens"] for i in by),
               "nobody got more than was decoded")
+        # The window of 256, and what one pass of the frontend had taken from the ring.
+        check(all(bill[i]["completion_tokens"] - by[i]["delivered_tokens"] <= 256 + 64 for i in ids),
+              "nor was much more decoded than was sent", [(bill[i]["completion_tokens"], by[i]) for i in ids])
         m = s.metrics()
         equal((m["ledger_rows_total"], m["ledger_lag_seconds"], m["ledger_unconfirmed_total"]),
               (13, 0, 0), "the ledger's own figures")
+
+
+def killed_at_once(s):
+    """kill -9 of every process of the service, and the end of each."""
+    pids = s.all_pids()
+    os.killpg(s.pid, signal.SIGKILL)
+    s.child.wait()
+    check(until(lambda: not any(living(p) for p in pids)), "every process is gone")
+
+
+@test
+def told_and_then_killed():
+    """Case B26: everything dies at the moment a client has read [DONE]; its row is there, whole and once,
+    after the next start, and nobody has one who was not answered, unless it says so."""
+    told, running = [], []
+    path = os.path.join(tempfile.mkdtemp(prefix="tokenring-test-"), "ledger.jsonl")
+    rounds = 30 if LONG else 6
+    for turn in range(rounds + 1):
+        last = turn == rounds  # several that end together
+        s = Server(TINY, ledger=path, sim_step_us=1000, ledger_wait_ms=60000, max_seqs=16)
+        try:
+            equal(sorted(r["request_id"] for r in s.rows() if r["request_id"] in told), sorted(told),
+                  "every earlier row is there once")
+            ids = [f"told-{turn}-{i}" for i in range(8 if last else 1)]
+            long = s.stream(COMP, force(97, prompt="x", max_tokens=4000, stream=True),
+                            headers=[f"X-Request-Id: running-{turn}"]).read(1)
+            running.append(f"running-{turn}")
+            streams = [s.stream((COMP, CHAT)[turn % 2], dict(
+                force(97, max_tokens=5, stream=True), **(chat("x") if turn % 2 else completion("x"))),
+                headers=[f"X-Request-Id: {i}"]) for i in ids]
+
+            def until_done(st):
+                while not st.done:
+                    st.next()
+            if last:
+                together([lambda st=st: until_done(st) for st in streams])
+            else:
+                until_done(streams[0])
+            killed_at_once(s)
+            told += [i for i, st in zip(ids, streams) if st.done]
+            equal(len([st for st in streams if st.done]), len(ids), "each was told its end")
+            for st in [*streams, long]:
+                st.close()
+        finally:
+            s.stop()
+    with Server(TINY, ledger=path) as s:
+        rows = s.rows()
+        names = [r["request_id"] for r in rows]
+        equal(sorted(n for n in names if n in told), sorted(told), "each end that was told has its row, once")
+        equal(len(names), len(set(names)), "no row twice")
+        check(all(set(r) == COLUMNS and r["completion_tokens"] == 5 and r["status"] == "incomplete"
+                  for r in rows if r["request_id"] in told), "whole")
+        others = [r for r in rows if r["request_id"] not in told]
+        check(all(r["request_id"] in running and r["status"] in ("error", "cancelled") for r in others),
+              "rows of others say that they were cut", others)
+        s.alive("after all these deaths", None)
+    print(f"    {len(told)} ends told, then killed: {len(told)} rows")
 
 
 @test
