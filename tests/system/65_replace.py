@@ -67,8 +67,11 @@ class Clients:
         return r.status == 200 and text_of(r) == "ab" * 3 or (r.status, r.text)
 
     def kept(self, state, rid):
-        """One connection for as long as the server keeps it, with idle moments."""
-        c = state.get("c") or self.s.conn()
+        """One connection for as long as the server keeps it, with idle moments; closed in one that
+        was too long, it is opened again, as every client does."""
+        c = state.get("c")
+        if not c or select.select([c.sock], [], [], 0)[0]:
+            c = self.s.conn()
         c.send(request("POST", COMP, force(AB, prompt="x", max_tokens=3), [f"X-Request-Id: {rid}"]))
         r = c.response()
         state["c"] = c
@@ -101,7 +104,7 @@ def hang_ups_under_load():
     """Case P11: SIGHUP after SIGHUP; no connection is refused or reset, no answer lost."""
     with Server(frontends=2, max_seqs=32, max_queue=64) as s:
         free = s.kv_free()
-        long = [forced(s, 1500, headers=[f"X-Request-Id: long-{i}"]).read(1) for i in range(6)]
+        long = [forced(s, 800, headers=[f"X-Request-Id: long-{i}"]).read(1) for i in range(6)]
         readers = reading(long)
         load = Clients(s)
         old = frontends(s)
@@ -116,7 +119,7 @@ def hang_ups_under_load():
         for t in readers:
             t.join(WAIT)
         for i, st in enumerate(long):
-            check(st.text() == "ab" * 1500 and st.done == 1 and st.ended, f"long-{i} is whole",
+            check(st.text() == "ab" * 800 and st.done == 1 and st.ended, f"long-{i} is whole",
                   len(st.text()))
         check(replaced(s, old, 2), "the old ones have ended", s.processes())
         load.end("hang-ups")
@@ -193,7 +196,7 @@ def one_that_cannot_start():
     write(good)
     with Server(frontends=2, chat_template=path) as s:
         old = frontends(s)
-        st = forced(s, 1500).read(1)
+        st = forced(s, 800).read(1)
         write("{% for m in messages %}{{ m['content'] }}")
         os.kill(s.pid, signal.SIGHUP)
         check(until(lambda: "could not start" in s.log()), "a sentence says so", s.log())
@@ -209,7 +212,7 @@ def one_that_cannot_start():
         os.kill(s.pid, signal.SIGHUP)
         check(until(lambda: len(frontends(s) - old) == 2), "mended: replaced")
         st.rest()
-        check(st.text() == "ab" * 1500 and st.done == 1, "a stream saw nothing of it")
+        check(st.text() == "ab" * 800 and st.done == 1, "a stream saw nothing of it")
         check(replaced(s, old, 2), "the old ones have ended")
 
 
@@ -226,21 +229,19 @@ def more_and_fewer():
         titles = sorted(title(p) for p in frontends(s))
         equal(titles, [f"tokenring: frontend {i}" for i in range(3)], "each has its name")
         victim = max(frontends(s))
-        long = [forced(s, 1000).read(1) for _ in range(4)]
-        held = clients_of(victim, s.port)
-        os.kill(victim, signal.SIGSTOP)
+        long = [forced(s, 500).read(1) for _ in range(4)]
         load.end("one more")
-        os.kill(victim, signal.SIGCONT)
+        held = clients_of(victim, s.port)
         os.kill(victim, signal.SIGKILL)
         check(until(lambda: len(frontends(s)) == 3 and victim not in frontends(s)),
               "the added one is replaced when it dies", s.processes())
         for st in long:
             if st.conn.sock.getsockname()[1] not in held:
                 st.rest()
-                check(st.text() == "ab" * 1000 and st.done == 1, "the others' streams are whole")
+                check(st.text() == "ab" * 500 and st.done == 1, "the others' streams are whole")
             st.close()
         load = Clients(s, 2, 2, 2)
-        long = [forced(s, 1000).read(1) for _ in range(6)]
+        long = [forced(s, 500).read(1) for _ in range(6)]
         os.kill(s.pid, signal.SIGTTOU)
         check(until(lambda: "one frontend less: 2" in s.log()), "one less")
         os.kill(s.pid, signal.SIGTTOU)
@@ -249,7 +250,7 @@ def more_and_fewer():
         check(until(lambda: "the last frontend stays" in s.log()), "the last one stays")
         for st in long:
             st.rest()
-            check(st.text() == "ab" * 1000 and st.done == 1, "streams end as they should")
+            check(st.text() == "ab" * 500 and st.done == 1, "streams end as they should")
             st.close()
         check(until(lambda: len(frontends(s)) == 1), "one is left", s.processes())
         load.end("fewer")
