@@ -8,6 +8,7 @@
 #include "ledger/settle.h"
 #include "sandbox/sandbox.h"
 #include "shm/bell.h"
+#include "shm/close.h"
 #include "shm/stat.h"
 #include "shm/stream_id.h"
 
@@ -85,6 +86,22 @@ static bool was_seen(const struct ledger *l, const struct tr_bill *b)
 
 /* ---- one group ---- */
 
+/* Frontends write a line for each stream that ends (frontend/stream.c); nobody is left to do it for
+ * one whose frontend died. */
+static void log_lost(const struct tr_bill *b)
+{
+    const struct tr_close_info *i = tr_close_info(tr_close_of(b->state, b->finish, b->err));
+    char id[TR_STREAM_ID_BYTES];
+
+    if (b->owner_area < TR_MAX_AREAS || !tr_log_on(i->level))
+        return;
+    tr_stream_id_format((struct tr_stream_id){b->slot, b->gen, b->stream_rand}, id);
+    tr_log(i->level, "stream %s ended: %s (%s); request %.*s, tokens %llu + %llu, choices %u", id,
+           i->reason, i->words, (int)sizeof(b->request_id), b->request_id,
+           (unsigned long long)b->prompt_tokens, (unsigned long long)b->completion_tokens,
+           b->choices);
+}
+
 /* Adds to the group what is new in the queue. */
 static void gather(struct ledger *l, uint64_t *owners)
 {
@@ -96,6 +113,7 @@ static void gather(struct ledger *l, uint64_t *owners)
             if (tr_lines_add(&l->rows, line, n))
                 break;
             l->group_rows++;
+            log_lost(&b);
         }
         if (b.owner_area < TR_MAX_AREAS) {
             *owners |= 1ull << b.owner_area;
