@@ -3,8 +3,9 @@
  *
  * We are the stricter one: what we take, http-parser takes too, with the same method, version,
  * path, query, fields, body bytes, wish to stay connected, and end of the message.  What we refuse
- * it may take.  The heads we take are also read once more by simple rules: whole lines, words,
- * one Host, one framing.  Where the two are known to differ we follow RFC 9110 and 9112, and it does not:
+ * it may take.  What we take is also read once more by simple rules: whole lines, words, one Host,
+ * one framing, chunks that end where they say.  Where the two are known to differ we follow RFC
+ * 9110 and 9112, and it does not:
  *
  *   - a field whose name begins with "Transfer-Encoding" is that field to it
  *   - a tab before a chunk extension is a fault to it (it is a blank: RFC 9110 5.6.3)
