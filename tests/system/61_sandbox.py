@@ -96,5 +96,28 @@ def a_forbidden_call_is_told():
         s.alive("a forbidden call")
 
 
+@test
+def clock_of_a_template():
+    """The C library has read the file of the time zone before it may open nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        zone, template = os.path.join(folder, "zone"), os.path.join(folder, "clock.jinja")
+        with open(zone, "wb") as f:  # one type of time: 9 h east, called XYZ
+            f.write(b"TZif" + b"\0" * 16 + struct.pack(">6I", 0, 0, 0, 0, 1, 4) +
+                    struct.pack(">iBB", 9 * 3600, 0, 0) + b"XYZ\0")
+        with open(template, "w", encoding="utf-8") as f:
+            f.write("{{ strftime_now('%H') }}")
+        os.environ["TZ"] = ":" + zone
+        try:
+            with Server(TINY, chat_template=template, ledger=False) as s:
+                want = {time.strftime("%H", time.gmtime(time.time() + 9 * 3600))}
+                ids = s.post("/tokenize", {"model": MODEL, "messages": chat("Hi")["messages"]}).json
+                text = s.post("/detokenize", {"model": MODEL, "tokens": ids["tokens"]}).json["prompt"]
+                want.add(time.strftime("%H", time.gmtime(time.time() + 9 * 3600)))
+                check(text in want, "the hour of that zone", text, want)
+                s.alive("the time", None)
+        finally:
+            del os.environ["TZ"]
+
+
 if __name__ == "__main__":
     main()

@@ -313,18 +313,6 @@ def log_that_nobody_reads():
         os.close(r)
 
 
-@test
-def clock_of_a_template():
-    """The C library has read what it needs of the time zone before it may open nothing."""
-    path = os.path.join(TMP, "clock.jinja")
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("{{ strftime_now('%d %b %Y %H:%M:%S') }}{{ messages[0]['content'] }}")
-    with Server(TINY, chat_template=path, ledger=False) as s:
-        rs = [s.post(CHAT, chat("Hi", max_tokens=1)).status for _ in range(4)]
-        equal(rs, [200] * 4, "a template that asks for the time")
-        s.alive("the time", None)
-
-
 if __name__ == "__main__":
     try:
         main()
