@@ -319,7 +319,8 @@ static size_t read_ledger(struct found **out)
     free(line);
     if (f)
         fclose(f);
-    qsort(*out, n, sizeof(**out), by_id);
+    if (n)
+        qsort(*out, n, sizeof(**out), by_id);
     return n;
 }
 
