@@ -423,3 +423,26 @@ Test(admit, garbage_everywhere_in_an_area_hurts_nobody_else, .timeout = 60)
         tr_rig_turn(&r);
     }
 }
+
+static void note_slot(void *arg, uint32_t slot)
+{
+    *(uint64_t *)arg |= 1ull << slot;
+}
+
+Test(admit, who_submits_a_slot_that_the_claims_give_to_another_is_told_to_look)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q = tr_rig_prepare(&r, &a);
+    uint64_t told = 0;
+    tr_rig_be_frontend(&r, 0);
+    tr_news_take(&r.s, note_slot, &told);
+    atomic_store(&r.s.claims->word[q.slot],
+                 tr_claim_pack((struct tr_claim){.state = TR_CLAIM_OPEN, .gen = q.gen}));
+    tr_rig_push(&r, &q);
+    tr_rig_turn(&r);
+    told = 0;
+    tr_rig_be_frontend(&r, 0);
+    tr_news_take(&r.s, note_slot, &told);
+    cr_assert(told >> q.slot & 1);
+    cr_assert(tr_claim_is_lost(&r.s, q.slot, q.gen));
+}
