@@ -17,6 +17,7 @@ packages_model="python3 python3-pip ca-certificates"
 packages_check="$packages_build $packages_model curl git clang clang-format clang-tidy
   libclang-rt-14-dev libcriterion-dev libhttp-parser-dev libssl-dev spin procps"
 packages_all="python3-venv nginx-light"
+packages_node="nodejs npm" # where there is no npm
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then

@@ -17,9 +17,9 @@ atexit.register(shutil.rmtree, TMP, True)
 LINE = re.compile(r"^\S+ (error|warn|info) ")
 
 
-def one_sentence(claim, args, *words, status=None):
+def one_sentence(claim, args, *words, status=None, **how):
     """Starting fails: no signal, one line of error that says why, the port never opened."""
-    code, err, seconds = fails_to_start(args)
+    code, err, seconds = fails_to_start(args, **how)
     lines = [line for line in err.splitlines() if " info " not in line]
     check(code is not None and code > 0 and (status is None or code == status),
           f"{claim}: exits non-zero", code, err)
@@ -116,16 +116,29 @@ def files_that_are_no_models():
                      dict(flags, model=model_file("t.gguf", b"this is no model\n" * 100)), "t.gguf")
         one_sentence(f"folder ({backend})", dict(flags, model=TMP), TMP)
         one_sentence(f"missing ({backend})", dict(flags, model=TMP + "/no.gguf"), "no.gguf")
-    for cut in (size - 1, size // 2):
-        path = os.path.join(TMP, "cut.gguf")
-        subprocess.run(["cp", "--reflink=auto", MODEL_FILE, path], check=True)
+    path = os.path.join(TMP, "cut.gguf")
+    subprocess.run(["cp", "--reflink=auto", MODEL_FILE, path], check=True)
+    for cut in (size - 1, 50_000_000, size // 2, 5_000_000):
         os.truncate(path, cut)
-        one_sentence(f"cut at {cut}", dict(model=path, port=0), "cut.gguf")
-        os.unlink(path)
+        one_sentence(f"cut at {cut}", dict(model=path, port=0), "cut.gguf", "tensor ", str(cut))
+    os.unlink(path)
+
+
+@test
+def file_that_may_not_be_read():
+    """Case B70: mode 000, for a user who is not root."""
+    path = model_file("closed.gguf", b"GGUF")
+    os.chmod(path, 0)
+    binary = shutil.copy(BIN, os.path.join(TMP, "tokenring"))  # where another user may execute it
+    os.chmod(TMP, 0o755)
+    user = {"user": 65534} if os.getuid() == 0 else {}
+    for backend in ("cpu", "sim"):
+        one_sentence(f"closed file ({backend})", dict(model=path, port=0, backend=backend), "closed.gguf",
+                     "ermission", executable=binary, cwd=TMP, **user)
 
 
 def hostile_files():
-    """The files of case B71, by their field of fault."""
+    """The files of case B71, by their field of fault: (what the sentence names, bytes)."""
     u32 = lambda v: struct.pack("<I", v)
     u64 = lambda v: struct.pack("<Q", v % (1 << 64))
     text = lambda b: u64(len(b)) + b
@@ -140,18 +153,22 @@ def hostile_files():
         return text(name) + u32(n) + b"".join(u64(d) for d in dims) + u32(kind) + u64(offset)
 
     return {
-        "pairs-2^63": head(0, 1 << 63),
-        "tensors-2^63": head(1 << 63, 1) + arch,
-        "string-2^63": head(0, 1) + u64(1 << 63) + b"x",
-        "array-2^62": head(0, 2) + arch + pair(b"tokenizer.ggml.tokens", 9, u32(8) + u64(1 << 62)),
-        "nested": head(0, 2) + arch + pair(b"x", 9, (u32(9) + u64(1)) * 200000 + u32(4) + u64(0)),
-        "n_dims-2^32": head(1, 1) + arch + tensor(b"t", [1], n_dims=(1 << 32) - 1),
-        "n_dims-9": head(1, 1) + arch + tensor(b"t", [2] * 9),
-        "dims-wrap": head(1, 1) + arch + tensor(b"token_embd.weight", [1 << 32, (1 << 32) + 1]),
-        "types": head(1, 2) + arch + pair(b"y", 77, b"\0" * 8) + tensor(b"t", [4], kind=250),
-        "offset": head(1, 1) + arch + tensor(b"t", [32], offset=(1 << 64) - 32),
-        "magic": head(0, 1, magic=b"GGUX") + arch,
-        "version": head(0, 1, version=0x03000000) + arch,
+        "pairs-2^63": ("metadata count", head(0, 1 << 63)),
+        "tensors-2^63": ("tensor count", head(1 << 63, 1) + arch),
+        "string-2^63": ("metadata key at byte 32", head(0, 1) + u64(1 << 63) + b"x"),
+        "array-2^62": ("tokenizer.ggml.tokens", head(0, 2) + arch + pair(
+            b"tokenizer.ggml.tokens", 9, u32(8) + u64(1 << 62))),
+        "nested": ("key x", head(0, 2) + arch + pair(
+            b"x", 9, (u32(9) + u64(1)) * 200000 + u32(4) + u64(0))),
+        "n_dims-2^32": ("tensor t: the number of dim", head(1, 1) + arch + tensor(b"t", [1], n_dims=(1 << 32) - 1)),
+        "n_dims-9": ("tensor t: the number of dim", head(1, 1) + arch + tensor(b"t", [2] * 9)),
+        "dims-wrap": ("token_embd.weight", head(1, 1) + arch + tensor(
+            b"token_embd.weight", [1 << 32, (1 << 32) + 1])),
+        "types": ("key y", head(1, 2) + arch + pair(b"y", 77, b"\0" * 8) + tensor(b"t", [4], kind=250)),
+        "tensor-type": ("tensor t", head(1, 1) + arch + tensor(b"t", [4], kind=250)),
+        "offset": ("tensor t: its offset", head(1, 1) + arch + tensor(b"t", [32], offset=(1 << 64) - 32)),
+        "magic": ("magic", head(0, 1, magic=b"GGUX") + arch),
+        "version": ("version", head(0, 1, version=0x03000000) + arch),
     }
 
 
@@ -159,9 +176,11 @@ def hostile_files():
 def hostile_models():
     """Case B71: counts, lengths and dimensions that are lies."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    for name, data in hostile_files().items():
+    for name, (field, data) in hostile_files().items():
         path = model_file(name + ".gguf", data + b"\0" * 64)
-        one_sentence(f"hostile file {name}", dict(model=path, port=0), name + ".gguf")
+        for backend in ("cpu", "sim"):
+            one_sentence(f"hostile file {name} ({backend})", dict(model=path, port=0, backend=backend),
+                         name + ".gguf: ", field)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     check(peak <= max(before, 100 << 10) or SANITIZED, "no hostile file makes memory grow",
           peak)
@@ -169,13 +188,30 @@ def hostile_models():
 
 @test
 def file_replaced_while_serving():
-    """Case B70, last part: the running service is not hurt."""
-    path = os.path.join(TMP, "live.gguf")
-    subprocess.run(["cp", "--reflink=auto", MODEL_FILE, path], check=True)
-    with Server(dict(SIM, model=path), ledger=False) as s:
-        other = model_file("short.gguf", b"GGUF")
-        os.replace(other, path)
-        s.alive("the model file was replaced by a shorter one")
+    """Case B70, last part: the running service is not hurt, by another file nor by a cut in place; whoever
+    has to read it again says what is wrong, and those who serve go on."""
+    for flags in (SIM, REAL):
+        for way in ("replaced", "cut"):
+            path = os.path.join(TMP, "live.gguf")
+            subprocess.run(["cp", "--reflink=auto", MODEL_FILE, path], check=True)
+            with Server(dict(flags, model=path, ctx_size=512), ledger=False) as s:
+                ask = completion("Once upon a time", temperature=0, max_tokens=5)
+                want = text_of(s.post("/v1/completions", ask))
+                if way == "replaced":
+                    os.replace(model_file("short.gguf", b"GGUF"), path)
+                else:
+                    os.truncate(path, 24)
+                s.alive(f"the model file was {way}")
+                equal(text_of(s.post("/v1/completions", ask)), want, f"{way}: it says the same")
+                if flags is SIM:
+                    os.kill(s.pid, signal.SIGHUP)
+                    check(until(lambda: "could not start" in s.log()), f"{way}: a new frontend says why not", s.log())
+                    s.alive(f"{way}: new frontends could not start")
+                if LONG:
+                    os.kill(s.pids["engine"][0], signal.SIGKILL)
+                    equal(s.wait_exit(), 1, f"{way}: no engine can be had of it, the service ends")
+                    check("live.gguf: " in s.log().splitlines()[-3] and "giving up" in s.log().splitlines()[-1],
+                          f"{way}: and says why", s.log()[-600:])
 
 
 @test

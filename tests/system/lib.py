@@ -400,11 +400,11 @@ class Server:
         return good
 
 
-def fails_to_start(args, limit=3 * WAIT):
+def fails_to_start(args, limit=3 * WAIT, **how):
     """Runs a service that cannot start: (exit status, stderr, seconds).  None: it did not end."""
     begin = time.monotonic()
     p = subprocess.Popen(command(args) if isinstance(args, dict) else [BIN] + args,
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
     try:
         _, err = p.communicate(timeout=limit)
         return p.returncode, err, time.monotonic() - begin

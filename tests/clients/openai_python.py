@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""openai-python against the server at BASE: prints one JSON object, what each scenario gave."""
+import json
+import sys
+import threading
+import time
+
+import openai
+
+LONG = "a " * 7000
+FORCED = {"model": "smollm2", "temperature": 0, "logit_bias": {"369": 100}}
+c = openai.OpenAI(base_url=sys.argv[1], api_key="none", max_retries=0)
+
+
+def ask(text="x"):
+    return dict(FORCED, messages=[{"role": "user", "content": text}])
+
+
+def chat(**kw):
+    out = {}
+    for part in c.chat.completions.create(stream=True, **kw):
+        for choice in part.choices:
+            out[choice.index] = out.get(choice.index, "") + (choice.delta.content or "")
+    return out[0] if len(out) == 1 else [out[i] for i in sorted(out)]
+
+
+def queued():
+    busy = threading.Thread(target=lambda: c.chat.completions.create(max_tokens=600, **ask()))
+    busy.start()
+    time.sleep(1)
+    text = chat(max_tokens=20, **ask())
+    busy.join()
+    return text
+
+
+def refused():
+    try:
+        chat(max_tokens=-1, **ask())
+    except openai.BadRequestError as e:
+        return [e.status_code, e.param]
+
+
+def helper():
+    with c.chat.completions.stream(stop=["bab"], max_tokens=20, **ask()) as st:
+        for _ in st:
+            pass
+        got = st.get_final_completion()
+    return [got.choices[0].message.content, got.choices[0].finish_reason]
+
+
+def usage():
+    parts = list(c.chat.completions.create(stream=True, max_tokens=3, stream_options={"include_usage": True}, **ask("Hi")))
+    return [parts[-1].usage.prompt_tokens, parts[-1].usage.completion_tokens, len({p.id for p in parts})]
+
+
+def left():
+    st = c.chat.completions.create(stream=True, max_tokens=8000, **ask())
+    text = "".join(part.choices[0].delta.content or "" for part, _ in zip(st, range(4)))
+    st.close()
+    return text
+
+
+def tools():
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    try:
+        c.chat.completions.create(tools=[tool], tool_choice="required", **ask())
+    except openai.BadRequestError as e:
+        return [e.status_code, e.param]
+
+
+print(json.dumps({
+    "queued": queued(), "prefill": chat(max_tokens=20, **ask(LONG)), "two": chat(max_tokens=5, n=2, **ask()),
+    "whole": c.chat.completions.create(max_tokens=20, **ask()).choices[0].message.content,
+    "completions": "".join(p.choices[0].text for p in c.completions.create(prompt="x", max_tokens=20, stream=True, **FORCED)),
+    "empty": chat(**dict(ask(), logit_bias={"2": 100})), "stop": chat(stop=["bab"], max_tokens=20, **ask()),
+    "usage": usage(), "helper": helper(), "refused": refused(), "tools": tools(), "left": left()}))
