@@ -213,7 +213,6 @@ void tr_conn_write_out(struct tr_conn *c)
             continue;
         if (sent < 0 && errno == EAGAIN) {
             c->may_write = false;
-            c->want_writable = c->head_sent && !c->answer_done;
             break;
         }
         if (sent < 0) {
@@ -232,6 +231,9 @@ void tr_conn_write_out(struct tr_conn *c)
         c->blocked_ns = 0;
         return;
     }
+    /* Also if it is an earlier answer's bytes that the kernel has refused. */
+    if (!c->may_write && c->head_sent && !c->answer_done)
+        c->want_writable = true;
     tr_outbuf_wait(&c->d->pool, &c->out);
     if (!c->blocked_ns)
         c->blocked_ns = tr_now_ns();

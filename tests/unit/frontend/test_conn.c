@@ -1014,6 +1014,46 @@ Test(conn, an_owner_is_told_when_it_may_write_again)
     hang_up(k);
 }
 
+/* A whole answer of n bytes that nobody reads, and a stream behind it. */
+static struct client *stream_behind(size_t n)
+{
+    char ask[160];
+    struct client *k = dial_with(4096);
+    k->deaf = true;
+    snprintf(ask, sizeof(ask),
+             "GET /give?n=%zu HTTP/1.1\r\nHost: x\r\n\r\nGET /flood HTTP/1.1\r\nHost: x\r\n\r\n",
+             n);
+    say(k, ask);
+    for (int i = 0; i < 100; i++)
+        pump();
+    return k;
+}
+
+Test(conn, a_stream_behind_an_answer_that_waits_is_told_when_it_may_write)
+{
+    rig.lim.stream_buffer = 64 << 10;
+    rig.flood_bytes = 1000;
+    start();
+    /* How much the kernel takes is its own matter: more until it refuses the last of it. */
+    struct client *k = NULL;
+    for (size_t n = 48 << 10; !k && n < 1 << 20; n += 16 << 10) {
+        uint64_t asked = tr_httpd_stats(rig.d)->requests;
+        rig.ended = 0;
+        k = stream_behind(n);
+        bool both = tr_httpd_stats(rig.d)->requests == asked + 2;
+        cr_assert(both, "the stream's turn has not come with %zu bytes", n);
+        if (!rig.ended)
+            break;
+        hang_up(k);
+        k = NULL;
+    }
+    cr_assert(k);
+    k->deaf = false;
+    WAIT(rig.ended == 1, 5000, k);
+    WAIT(has(k, "\r\n0\r\n\r\n"), 5000, k);
+    hang_up(k);
+}
+
 Test(conn, what_a_dead_reader_did_not_take_is_not_delivered)
 {
     rig.flood_bytes = 150000;
