@@ -74,9 +74,10 @@ int tr_child_start_frontend(struct tr_supervisor *v, struct tr_child *f, unsigne
     f->generation = v->generation;
     f->area = area;
     f->epoch = ++v->next_epoch[area];
-    /* Left by a former owner; its own first beat says that it serves. */
-    tr_sup_set(&v->s.control->area_epoch[area], f->epoch);
+    /* Alive before it has a name: an engine that looks in between must not find this epoch dead and
+     * acknowledge a death that is still to come.  Release; pairs with look_at_control in engine/. */
     tr_sup_set(&v->s.control->area_alive[area], 1);
+    atomic_store_explicit(&v->s.control->area_epoch[area], f->epoch, memory_order_release);
     tr_sup_publish(v);
     if (!born(f, tr_process_frontend(v->h, number, area, f->epoch)))
         stillborn(v, &v->s.control->area_alive[area]);
@@ -262,6 +263,8 @@ static void kill_stalled(struct tr_supervisor *v, struct tr_child *c, const char
                          uint64_t limit_ns)
 {
     uint64_t now = tr_now_ns(), beat = beat_of(v, c);
+    if (beat < v->watching_ns)
+        beat = v->watching_ns;
     if (!c->pid || now < beat || now - beat < limit_ns)
         return;
     tr_log(TR_LOG_ERROR, "%s gave no sign of life for %.0f s: killed", who,
@@ -271,6 +274,11 @@ static void kill_stalled(struct tr_supervisor *v, struct tr_child *c, const char
 
 void tr_child_stalls(struct tr_supervisor *v)
 {
+    uint64_t now = tr_now_ns();
+    /* Whoever stood still with us (a container that was frozen) has its time from here on. */
+    if (now - v->looked_ns > TR_SECOND)
+        v->watching_ns = now;
+    v->looked_ns = now;
     kill_stalled(v, &v->engine, "the engine", v->h->opt.engine_stall);
     kill_stalled(v, &v->ledger, "the ledger", v->h->opt.engine_stall);
     for (unsigned i = 0; i < TR_FRONTENDS; i++)

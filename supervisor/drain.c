@@ -37,7 +37,9 @@ void tr_drain_ask(struct tr_supervisor *v)
         return;
     }
     tr_log(TR_LOG_INFO, "second signal: ending now");
-    v->kill_ns = tr_now_ns() + KILL_AFTER_SECOND_MS * TR_MS;
+    uint64_t kill_ns = tr_now_ns() + KILL_AFTER_SECOND_MS * TR_MS;
+    if (!v->kill_ns || kill_ns < v->kill_ns) /* a third does not put it off */
+        v->kill_ns = kill_ns;
     tr_drain_to(v, TR_DRAIN_CUT);
 }
 
@@ -58,16 +60,23 @@ static void kill_rest(struct tr_supervisor *v)
             kill(tr_child_frontend(v, i)->pid, SIGKILL);
 }
 
-/* Everybody who makes records is gone: the ledger empties its queue, settles the rings and ends. */
-static void end_ledger(struct tr_supervisor *v)
+/* Everybody who makes records is gone: the ledger empties its queue, settles the rings and ends.  One
+ * that died before it was told to is started again for that (child.c). */
+static bool has_ledger_ended(struct tr_supervisor *v)
 {
     uint64_t now = tr_now_ns();
+    if (!v->h->use_ledger || (v->ledger_told && !v->ledger.pid))
+        return true;
     if (!v->ledger_ns)
         v->ledger_ns = now + LEDGER_END_MS * TR_MS;
     bool late = now >= v->ledger_ns;
-    if (late)
+    if (late && !v->failed)
         tr_log(TR_LOG_ERROR, "the ledger does not end: killed, its last records are missing");
-    kill(v->ledger.pid, late ? SIGKILL : SIGTERM);
+    v->failed |= late;
+    if (v->ledger.pid)
+        kill(v->ledger.pid, late ? SIGKILL : SIGTERM);
+    v->ledger_told |= v->ledger.pid != 0;
+    return late && !v->ledger.pid;
 }
 
 /* One stage after the other; true when nothing is left. */
@@ -82,7 +91,5 @@ bool tr_drain_on(struct tr_supervisor *v)
         kill_rest(v);
     if (v->drain != TR_DRAIN_CUT || any_frontend(v) || v->engine.pid)
         return false;
-    if (v->ledger.pid)
-        end_ledger(v);
-    return !v->ledger.pid;
+    return has_ledger_ended(v);
 }

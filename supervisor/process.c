@@ -82,11 +82,14 @@ static void become(struct tr_heritage *h, const char *title, int death)
     signal(SIGTTIN, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    /* A death signal that is to be read, not to kill, stays blocked. */
+    /* A death signal that is to be read, not to kill, stays blocked; so does then the one that asks
+     * for the end, which may come before there is anybody to read it. */
     sigset_t mask;
     sigemptyset(&mask);
-    if (death != SIGKILL)
+    if (death != SIGKILL) {
         sigaddset(&mask, death);
+        sigaddset(&mask, SIGTERM);
+    }
     sigprocmask(SIG_SETMASK, &mask, NULL);
     prctl(PR_SET_PDEATHSIG, death);
     if (getppid() != h->supervisor)

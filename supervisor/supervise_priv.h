@@ -37,6 +37,8 @@ struct tr_supervisor {
     unsigned n_front;                      /* places; 1 <= n_front */
     unsigned n_wanted;                     /* places asked for */
     uint64_t generation;                   /* SIGHUPs */
+    uint64_t looked_ns;                    /* for stalls */
+    uint64_t watching_ns;                  /* without a pause of our own since */
     bool area_missed;                      /* said that no area is free */
     uint32_t next_epoch[TR_MAX_AREAS];
     bool announced;
@@ -45,7 +47,8 @@ struct tr_supervisor {
     enum tr_drain drain;
     uint64_t drain_ns;  /* when the present stage of the drain began */
     uint64_t kill_ns;   /* when the rest is killed; 0: not yet set */
-    uint64_t ledger_ns; /* when the ledger is killed; 0: it has not been told to end */
+    uint64_t ledger_ns; /* when the ledger is killed; 0: others have to end first */
+    bool ledger_told;   /* it was told to end */
 };
 
 /* Every frontend process there may be, whatever its part. */

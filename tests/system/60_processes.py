@@ -633,6 +633,27 @@ def engine_killed_in_the_cut():
 
 
 @test
+def everybody_killed_in_the_drain():
+    """Also when the ledger dies with the rest, at the very end, there is one that settles what is left."""
+    s = Server(drain_s=600)
+    st = forced(s, 8000, headers=["X-Request-Id: left"]).read(3)
+    children_of_it = s.all_pids()[1:]
+    os.kill(s.pid, signal.SIGTERM)
+    check(until(lambda: "draining" in s.log()), "it drains")
+    os.kill(s.pid, signal.SIGSTOP)  # so that it learns of all deaths at once
+    for p in children_of_it:
+        os.kill(p, signal.SIGKILL)
+    check(until(lambda: not any(living(p) for p in children_of_it)), "everybody is dead")
+    os.kill(s.pid, signal.SIGCONT)
+    equal(s.wait_exit(), 0, "exit code 0")
+    rows = s.rows()
+    check([r["request_id"] for r in rows] == ["left"] and rows[0]["completion_tokens"] >= 3,
+          "what was open has its row", rows)
+    st.close()
+    s.stop()
+
+
+@test
 def ledger_that_does_not_end():
     """A disk that never answers does not keep the service from ending; the status tells."""
     s = Server()
@@ -662,6 +683,24 @@ def engine_stalls():
         check(until(up), "two frontends again")
         s.pids = s.processes()
         s.alive("a stalled frontend")
+
+
+@test
+def everybody_stood_still():
+    """A container that was frozen for longer than the limits: nobody is taken for stalled afterwards."""
+    with Server(engine_stall_s=1, frontend_stall_s=1) as s:
+        st = forced(s, 300).read(2)
+        pids = s.all_pids()
+        for p in pids:
+            os.kill(p, signal.SIGSTOP)
+        time.sleep(1.5)
+        for p in pids:  # the supervisor first, and it has time to look
+            os.kill(p, signal.SIGCONT)
+            time.sleep(0.1)
+        st.rest()
+        equal((st.text(), st.done), ("ab" * 300, 1), "the stream is whole")
+        equal(s.all_pids(), pids, "nobody was killed")
+        s.alive("a pause")
 
 
 @test
