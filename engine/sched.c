@@ -21,7 +21,9 @@ static void look_at_control(struct tr_sched *sc)
     const struct tr_control *c = sc->s->control;
     sc->cut |= atomic_load_explicit(&c->drain, memory_order_relaxed) == TR_DRAIN_CUT;
     for (uint32_t a = 0; a < sc->s->config.n_areas; a++) {
-        sc->epoch[a] = atomic_load_explicit(&c->area_epoch[a], memory_order_relaxed);
+        /* Acquire: a new owner's epoch is seen with its life, not with the last one's death; pairs
+         * with the release in the supervisor. */
+        sc->epoch[a] = atomic_load_explicit(&c->area_epoch[a], memory_order_acquire);
         sc->alive[a] = atomic_load_explicit(&c->area_alive[a], memory_order_relaxed);
     }
 }

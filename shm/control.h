@@ -17,7 +17,9 @@ enum tr_drain {
 
 struct tr_control {
     struct tr_region_head head;
-    /* All: supervisor, release (through `change`).  Readers acquire `change`, then read relaxed. */
+    /* All: supervisor, release (through `change`).  Readers acquire `change`, then read relaxed.  A
+     * reader may see part of the next change: so a new owner's area_alive is stored before its
+     * area_epoch (release), and who reads both reads the epoch first (acquire). */
     TR_LINE _Atomic uint32_t change;           /* bumped after each change of the fields below */
     _Atomic uint32_t drain;                    /* enum tr_drain */
     _Atomic uint32_t engine_epoch;             /* the engine process this is about, 1, 2, ... */
