@@ -153,6 +153,13 @@ static void end_as(struct tr_sched *sc, uint32_t slot, enum tr_err err)
     tr_settle_end(sc, &sc->seq[slot], (struct tr_end){.state = TR_ERROR, .err = err});
 }
 
+/* A command posted before the submission was taken found no request; its dirty bit may be gone. */
+static void obey_early(struct tr_sched *sc, uint32_t slot)
+{
+    struct tr_seq *q = &sc->seq[slot];
+    tr_sched_obey(sc, q, tr_cmd_word(sc->s, q->area, slot));
+}
+
 static void refuse(struct tr_sched *sc)
 {
     tr_stat_add(sc->stat, TR_STAT_REFUSED_SUBMISSIONS, 1);
@@ -183,6 +190,7 @@ static void admit_bad(struct tr_sched *sc, uint32_t area, uint32_t slot,
     admit_slot(sc, area, slot, slot);
     refuse(sc);
     end_as(sc, slot, TR_ERR_BAD_SUBMISSION);
+    obey_early(sc, slot);
 }
 
 /* ---- groups ---- */
@@ -228,13 +236,11 @@ static void admit_group(struct tr_sched *sc, uint32_t area, const struct tr_msg 
         refuse(sc);
     for (uint32_t k = 0; k < n; k++) {
         struct tr_seq *q = &sc->seq[m[k].slot];
-        if (!ok || !push_first_lp(sc, q)) {
+        if (ok && push_first_lp(sc, q))
+            sc->active[sc->n_active++] = q->slot;
+        else
             end_as(sc, q->slot, TR_ERR_BAD_SUBMISSION);
-            continue;
-        }
-        sc->active[sc->n_active++] = q->slot;
-        /* A command posted before the submission was taken found no request. */
-        tr_sched_obey(sc, q, tr_cmd_word(sc->s, area, q->slot));
+        obey_early(sc, q->slot);
     }
 }
 

@@ -180,6 +180,22 @@ Test(admit, a_malformed_request_ends_is_accounted_and_hurts_nobody)
     cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_OPEN), r.c.shm.n_admit);
 }
 
+Test(admit, a_malformed_request_that_was_given_up_before_gives_its_slot_back)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    for (uint32_t how = 0; how < SPOILS; how++) {
+        struct tr_rig_req bad = tr_rig_prepare(&r, &a);
+        spoil(tr_request_at(&r.s, bad.slot), how);
+        tr_rig_cancel(&r, &bad, TR_ERR_CLIENT_GONE);
+        tr_rig_release(&r, &bad);
+        tr_rig_turn(&r); /* takes the dirty bit: there is no request yet */
+        tr_rig_push(&r, &bad);
+        tr_rig_run(&r, NULL, 0);
+        cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_OPEN), r.c.shm.n_admit, "spoil %u", how);
+        cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_TAKEN), 0, "spoil %u", how);
+    }
+}
+
 Test(admit, ids_outside_the_vocabulary_are_refused_and_wiped)
 {
     struct tr_rig_ask a = tr_rig_ask();
