@@ -3,13 +3,11 @@
 #include "frontend/admit.h"
 
 #include "base/assert.h"
-#include "base/clock.h"
-#include "shm/bill.h"
 
 #include <string.h>
 
 /* A record that is older than this waits for more than its group's turn. */
-#define BACKLOG_NS (100 * 1000000ull)
+enum { BACKLOG_US = 100 * 1000 };
 
 /* Output tokens of a prompt: what was asked for, limited by the context. */
 static uint32_t limit_tokens(const struct tr_fe *fe, const struct tr_ask *a, size_t prompt_len)
@@ -78,29 +76,20 @@ static void give_back(struct tr_fe *fe, const struct tr_admitted *ad)
         tr_claim_give(fe->shm, ad->slot[k], ad->gen[k]);
 }
 
-/* Whether the ledger is what keeps an ended request in its slot: its record is not durable yet, or
- * has not even found room in the queue. */
-static bool waits_for_ledger(const struct tr_fe *fe, const struct tr_ring *r)
+/* Relaxed: a moment's difference decides nothing that could not have gone the other way. */
+static uint64_t engine_says(const struct tr_fe *fe, enum tr_stat_id id)
 {
-    uint64_t seq = atomic_load_explicit(&r->bill_seq, memory_order_acquire);
-
-    return fe->shm->config.ledger && tr_now_ns() - r->finished_ns > BACKLOG_NS &&
-           !(seq && tr_bill_is_durable(fe->shm, seq));
+    return atomic_load_explicit(&fe->shm->stat[TR_STAT_ENGINE]->value[id], memory_order_relaxed);
 }
 
-/* Why no slot is open: as many requests as may be, or too few because ended ones wait. */
+/* Why no slot is open: as many requests as may be, or too few because ended ones wait for the ledger.
+ * By the engine's own figures: a look at every ring would cost, for each refusal, those who are
+ * served. */
 static enum tr_err why_none(const struct tr_fe *fe)
 {
-    uint32_t live = 0, behind = 0;
+    uint64_t live = engine_says(fe, TR_STAT_RUNNING) + engine_says(fe, TR_STAT_WAITING);
+    bool behind = fe->shm->config.ledger && engine_says(fe, TR_STAT_LEDGER_LAG_US) > BACKLOG_US;
 
-    for (uint32_t slot = 0; slot < fe->shm->config.n_slots; slot++) {
-        const struct tr_ring *r = tr_ring_at(fe->shm, slot);
-        uint32_t state = atomic_load_explicit(&r->state, memory_order_acquire);
-        if (tr_state_terminal(state))
-            behind += waits_for_ledger(fe, r);
-        else
-            live += state != TR_FREE && state != TR_PARKED;
-    }
     return behind && live < fe->shm->config.n_admit ? TR_ERR_LEDGER_BACKLOG : TR_ERR_OVERLOADED;
 }
 
