@@ -223,6 +223,7 @@ void tr_conn_write_out(struct tr_conn *c)
         turn += (size_t)sent;
         c->written += (uint64_t)sent;
         c->d->stats.bytes_out += (uint64_t)sent;
+        c->d->stats.writes++;
         c->d->stats.unsent_bytes -= (uint64_t)sent;
         c->d->stats.kernel_bytes += (uint64_t)sent;
         c->blocked_ns = 0;

@@ -89,7 +89,7 @@ struct tr_httpd_ops {
 
 struct tr_httpd_stats {
     uint64_t accepted; /* taken from the queue, those closed at once included */
-    uint64_t requests, bytes_in, bytes_out;
+    uint64_t requests, bytes_in, bytes_out, writes;
     uint64_t open;         /* connections now */
     uint64_t busy;         /* with an answer due */
     uint64_t unsent_bytes; /* over all connections */

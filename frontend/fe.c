@@ -175,6 +175,8 @@ static void figures(struct tr_fe *fe)
     tr_stat_set(fe->stat, TR_STAT_BUFFERED_KERNEL, st->kernel_bytes);
     tr_stat_add(fe->stat, TR_STAT_HTTP_REQUESTS, st->requests - fe->requests_seen);
     fe->requests_seen = st->requests;
+    tr_stat_add(fe->stat, TR_STAT_WRITES, st->writes - fe->writes_seen);
+    fe->writes_seen = st->writes;
     tr_stat_add(fe->stat, TR_STAT_REFUSED_OVERLOAD, st->turned_away - fe->turned_away_seen);
     fe->turned_away_seen = st->turned_away;
     tr_stat_add(fe->stat, TR_STAT_CONNECTIONS_REFUSED, st->unanswered - fe->unanswered_seen);

@@ -57,6 +57,7 @@ struct tr_fe {
     struct tr_cancel_wait *cancel_wait; /* DELETEs waiting for the end (api_native.c) */
 
     struct event *bell_ev, *tick_ev, *wake_ev;
+    uint64_t writes_seen;      /* the same of writes */
     uint64_t requests_seen;    /* HTTP requests already added to the statistics */
     uint64_t turned_away_seen; /* the same of requests on connections too many */
     uint64_t unanswered_seen;  /* the same of connections closed at once */

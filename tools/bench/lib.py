@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -36,6 +37,13 @@ def children(pid):
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
             return [int(p) for p in f.read().split()]
     return []
+
+
+def metric(port, name):
+    """The sum of a metric's samples."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as r:
+        text = r.read().decode()
+    return sum(float(v) for v in re.findall(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", text, re.M))
 
 
 def status_kib(pid, field):

@@ -432,7 +432,7 @@ static int parse(int argc, char **argv, struct args *a)
             a->others_max_tokens = v;
             break;
         case 'e':
-            a->seconds = strtod(optarg, NULL);
+            a->seconds = optarg ? strtod(optarg, NULL) : 0;
             break;
         case 'j':
             a->body = optarg;
