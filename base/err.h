@@ -3,6 +3,9 @@
 #ifndef TR_BASE_ERR_H
 #define TR_BASE_ERR_H
 
+#include <stdarg.h>
+#include <stddef.h>
+
 enum tr_err {
 #define X(symbol, status, type, code, sentence) symbol,
 #include "base/err.def"
@@ -21,13 +24,18 @@ struct tr_err_info {
  * the row of TR_ERR_INTERNAL.  Never NULL, static storage. */
 const struct tr_err_info *tr_err_info(enum tr_err e);
 
+/* vsnprintf for what people read: where it has to cut, it cuts between characters of UTF-8.  Any
+ * process. */
+void tr_sentence(char *out, size_t size, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+
 /* A reason in one sentence, without the final newline.  The last parameter of functions whose
  * failure a person will read about; may be NULL.  Untouched on success. */
 struct tr_errbuf {
     char msg[512];
 };
 
-/* Formats into `err` (cut at its size, control bytes made '?') and returns `ret`, so that callers
+/* Formats into `err` (cut at its size, between characters; control bytes made '?') and returns `ret`, so that callers
  * can write `return tr_errf(err, -EINVAL, "...")`. */
 int tr_errf(struct tr_errbuf *err, int ret, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

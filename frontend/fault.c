@@ -13,7 +13,7 @@ int tr_fault_set(struct tr_fault *f, enum tr_err e, const char *param, const cha
     f->err = e;
     snprintf(f->param, sizeof(f->param), "%s", param ? param : "");
     va_start(ap, fmt);
-    vsnprintf(f->message, sizeof(f->message), fmt, ap);
+    tr_sentence(f->message, sizeof(f->message), fmt, ap);
     va_end(ap);
     return -EINVAL;
 }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -65,7 +64,7 @@ void *tr_jfail(struct tr_jctx *c, enum tr_jerr e, const char *fmt, ...)
     va_list ap;
     va_start(ap, fmt);
     /* The analyzer of clang 14 does not see va_start. */
-    (void)vsnprintf(c->msg, sizeof c->msg, fmt, ap); // NOLINT(clang-analyzer-valist.Uninitialized)
+    tr_sentence(c->msg, sizeof c->msg, fmt, ap); // NOLINT(clang-analyzer-valist.Uninitialized)
     va_end(ap);
     return NULL;
 }

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+tr_unit_test(base err)
 tr_unit_test(base gguf)
 tr_unit_test(base log)
 tr_fuzz(gguf base)
