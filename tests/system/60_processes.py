@@ -350,9 +350,13 @@ def frontends_die():
         check(len(load.cut) < 24 * ROUNDS and load.whole, "and others were not", len(load.cut))
         for rid in load.cut:
             row = s.row(rid, 20)
-            check(row is None and rid not in lost or row and row["status"] == "cancelled" and
-                  row["reason"] == "frontend_lost" and row["completion_tokens"] < 200,
-                  f"{rid}: its row", row)
+            # Killed between the record and the last bytes: the record says that all was made.
+            check(row is None and rid not in lost or row and (
+                row["status"] == "cancelled" and row["reason"] == "frontend_lost" and
+                row["completion_tokens"] < 200 or
+                row["reason"] == "length" and row["completion_tokens"] == 200), f"{rid}: its row", row)
+        told = [s.row(rid)["reason"] for rid in lost]
+        check(told.count("frontend_lost") > len(told) / 2, "most were in the middle", told)
         for rid in load.whole[-40:]:
             row = s.row(rid)
             check(row and row["completion_tokens"] == 200, f"{rid}: its row", row)
@@ -688,12 +692,12 @@ def engine_stalls():
 @test
 def everybody_stood_still():
     """A container that was frozen for longer than the limits: nobody is taken for stalled afterwards."""
-    with Server(engine_stall_s=1, frontend_stall_s=1) as s:
+    with Server(engine_stall_s=3, frontend_stall_s=3) as s:
         st = forced(s, 300).read(2)
         pids = s.all_pids()
         for p in pids:
             os.kill(p, signal.SIGSTOP)
-        time.sleep(1.5)
+        time.sleep(3.5)
         for p in pids:  # the supervisor first, and it has time to look
             os.kill(p, signal.SIGCONT)
             time.sleep(0.1)
