@@ -137,12 +137,14 @@ enum tr_err tr_fe_ready(const struct tr_fe *fe)
     return e;
 }
 
-static void look_at_control(struct tr_fe *fe)
+/* Whether it says something new. */
+static bool look_at_control(struct tr_fe *fe)
 {
     const struct tr_control *c = fe->shm->control;
     const struct tr_shm *s = fe->shm;
+    bool changed = tr_control_seen(c, &fe->control_seen);
 
-    if (tr_control_seen(c, &fe->control_seen)) {
+    if (changed) {
         fe->drain = atomic_load_explicit(&c->drain, memory_order_relaxed);
         fe->retires =
             s->my_epoch &&
@@ -150,6 +152,7 @@ static void look_at_control(struct tr_fe *fe)
     }
     if (!fe->was_ready)
         fe->was_ready = tr_fe_state(fe) == TR_OK;
+    return changed;
 }
 
 /* ---- events ---- */
@@ -247,7 +250,8 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
     /* Announced, looked once more: what is published from here on rings (shm/bell.h).  What the
      * first look has left to do is pending in the event loop, which then does not sleep. */
     tr_bell_sleep(sleeping);
-    moved = pump(fe);
+    moved = look_at_control(fe);
+    moved |= pump(fe);
     if (fe->wake_ns)
         arm_wake(fe);
     event_base_loop(fe->base, moved ? EVLOOP_ONCE | EVLOOP_NONBLOCK : EVLOOP_ONCE);
