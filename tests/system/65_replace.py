@@ -91,6 +91,7 @@ class Clients:
         return st.status == 200 and st.text() == "ab" * 40 and st.done == 1 or (st.status, st.text())
 
     def end(self, what):
+        until(lambda: self.served > 20)
         self.stop.set()
         for t in self.threads:
             t.join(WAIT)
