@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { QUEUE_FRONT = 64 };
+#define QUEUE_TELL_NS (250 * 1000000ull)
+
 /* ---- life ---- */
 
 static void *take(struct tr_sched *sc, size_t n, size_t size)
@@ -290,17 +293,27 @@ static void forget_ended(struct tr_sched *sc)
 
 /* ---- the turn ---- */
 
+/* Whether a waiting request learns now that its place is `pos`: at once at the front and at first, far
+ * behind from time to time.  Each start moves all who wait, and thousands of readers would be woken. */
+static bool learns_place(const struct tr_seq *q, uint32_t pos, bool all)
+{
+    return q->queue_pos != pos && (all || pos < QUEUE_FRONT || q->queue_pos == 0);
+}
+
 static void tell_queue(struct tr_sched *sc)
 {
     uint32_t n[TR_ERROR + 1] = {0}, pos = 0;
+    bool all = sc->now >= sc->next_queue_ns;
+    if (all)
+        sc->next_queue_ns = sc->now + QUEUE_TELL_NS;
     for (uint32_t i = 0; i < sc->n_active; i++) {
         struct tr_seq *q = &sc->seq[sc->active[i]];
         n[q->state]++;
         if (q->state != TR_WAITING)
             continue;
-        struct tr_ring *r = tr_sched_ring(sc, q);
-        if (atomic_load_explicit(&r->queue_pos, memory_order_relaxed) != pos) {
-            atomic_store_explicit(&r->queue_pos, pos, memory_order_relaxed);
+        if (learns_place(q, pos, all)) {
+            q->queue_pos = pos;
+            atomic_store_explicit(&tr_sched_ring(sc, q)->queue_pos, pos, memory_order_relaxed);
             tr_sched_tell(sc, q);
         }
         pos++;

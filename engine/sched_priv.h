@@ -41,6 +41,7 @@ struct tr_sched {
     uint32_t n_unbilled;
     uint64_t next_order;
     uint64_t next_sweep_ns;
+    uint64_t next_queue_ns; /* when all who wait learn their place again */
 
     /* The control page as last read. */
     uint32_t seen;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "enginerig/engine_rig.h"
 
+#include "base/clock.h"
 #include "base/sim_vocab.h"
 #include "shm/lpring.h"
 
@@ -248,6 +249,31 @@ Test(step, the_queue_tells_places_and_moves_up)
     tr_rig_turn(&r);
     cr_assert_eq(tr_rig_ring(&r, &q[2])->queue_pos, 0);
     cr_assert_eq(tr_rig_ring(&r, &q[3])->queue_pos, 1);
+}
+
+Test(step, far_back_in_the_queue_places_are_told_from_time_to_time)
+{
+    struct tr_engine_rig_config c = {
+        .shm = {.n_slots = 128, .n_admit = 120, .max_seqs = 1, .n_ctx = 256, .window = 256},
+        .sched = {.prefill_chunk = 16}};
+    tr_engine_rig_open(&r, &c);
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q[101];
+    for (uint32_t i = 0; i < 100; i++)
+        q[i] = tr_rig_submit(&r, &a);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_ring(&r, &q[90])->queue_pos, 89);
+    q[100] = tr_rig_submit(&r, &a);
+    tr_rig_cancel(&r, &q[1], TR_ERR_CANCELLED);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_ring(&r, &q[2])->queue_pos, 0);
+    cr_assert_eq(tr_rig_ring(&r, &q[100])->queue_pos, 98, "the first time at once");
+    for (uint64_t until = tr_now_ns() + 20000000000ull; tr_now_ns() < until;) {
+        tr_rig_turn(&r);
+        if (tr_rig_ring(&r, &q[90])->queue_pos < 89)
+            break;
+    }
+    cr_assert_lt(tr_rig_ring(&r, &q[90])->queue_pos, 89);
 }
 
 Test(step, every_token_tells_its_step_and_the_step_its_time)
