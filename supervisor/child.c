@@ -113,8 +113,9 @@ static uint64_t beat_of(const struct tr_supervisor *v, const struct tr_child *c)
     const _Atomic uint64_t *p = c == &v->engine   ? &v->s.rings->heartbeat_ns
                                 : c == &v->ledger ? &v->s.ledger->heartbeat_ns
                                                   : &v->s.area[c->area]->heartbeat_ns;
-    uint64_t beat = atomic_load_explicit(p, memory_order_relaxed);
-    return beat > c->started_ns ? beat : c->started_ns;
+    /* Of the future: nonsense, maybe of the area's former owner. */
+    uint64_t beat = atomic_load_explicit(p, memory_order_relaxed), now = tr_now_ns();
+    return beat > c->started_ns && beat <= now ? beat : c->started_ns;
 }
 
 bool tr_child_is_up(const struct tr_supervisor *v, const struct tr_child *c)
