@@ -37,7 +37,6 @@ struct ledger {
     struct tr_lines rows, deliveries;
     struct tr_stat *stat;
     uint64_t upto;             /* records before this place are in the group or done */
-    uint64_t group_rows;       /* in the group, not yet counted */
     struct tr_stream_id *seen; /* of the last rows of the file, at the start */
     size_t n_seen;
     int signals;
@@ -112,7 +111,6 @@ static void gather(struct ledger *l, uint64_t *owners)
             size_t n = tr_row_bill(&b, l->c->model, line);
             if (tr_lines_add(&l->rows, line, n))
                 break;
-            l->group_rows++;
             log_lost(&b);
         }
         if (b.owner_area < TR_MAX_AREAS) {
@@ -134,6 +132,18 @@ static void report(struct ledger *l, int ret)
         tr_stat_add(l->stat, TR_STAT_LEDGER_ERRORS, 1);
 }
 
+/* Tells that the rows before l->upto are written.  Each record has one row, so their number is the
+ * place in the queue: added up, the group of a process killed in between would be missing or double. */
+static void confirm(struct ledger *l, uint64_t owners)
+{
+    tr_stat_set(l->stat, TR_STAT_LEDGER_ROWS, l->upto);
+    tr_bill_durable(l->s, l->upto);
+    for (uint32_t a = 0; a < l->s->config.n_areas; a++)
+        if (owners >> a & 1)
+            tr_bell_ring_area(l->s, a);
+    tr_bell_ring_engine(l->s);
+}
+
 /* Writes what stands in the queue.  True when something moved. */
 static bool commit_group(struct ledger *l)
 {
@@ -152,14 +162,17 @@ static bool commit_group(struct ledger *l)
             return false; /* the group stays; the commit in settle() is the last try */
     }
     report(l, 0);
-    tr_stat_add(l->stat, TR_STAT_LEDGER_ROWS, l->group_rows);
-    l->group_rows = 0;
-    tr_bill_durable(l->s, l->upto);
-    for (uint32_t a = 0; a < l->s->config.n_areas; a++)
-        if (owners >> a & 1)
-            tr_bell_ring_area(l->s, a);
-    tr_bell_ring_engine(l->s);
+    confirm(l, owners);
     return true;
+}
+
+/* A former ledger process may have been killed at any place of its confirm(). */
+static void confirm_again(struct ledger *l)
+{
+    /* Relaxed: only we write it. */
+    l->upto = atomic_load_explicit(&l->s->ledger->bill_head, memory_order_relaxed);
+    if (l->upto)
+        confirm(l, ~0ull);
 }
 
 /* A frontend owes one record for each request; it may be ahead of ours by a queue.  What is beyond
@@ -330,7 +343,7 @@ int tr_ledger_main(struct tr_shm *s, const struct tr_ledger_config *c)
         l.credit[a] = TR_DELIVERY_CAP;
     l.signals = open_signals();
     int status = 1;
-    l.upto = atomic_load_explicit(&s->ledger->bill_head, memory_order_relaxed);
+    confirm_again(&l);
     if (l.signals >= 0 && open_files(&l) == 0 && confine() == 0) {
         run(&l);
         status = l.lost;

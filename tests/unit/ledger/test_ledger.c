@@ -2,6 +2,7 @@
 /* The ledger's process, with the queues of a service played by the test. */
 #include "ledger/ledger.h"
 
+#include "shm/stat.h"
 #include "shm/stream_id.h"
 #include "testlib/shm_rig.h"
 
@@ -91,6 +92,11 @@ static bool is_durable(uint64_t upto)
     return false;
 }
 
+static uint64_t rows_told(void)
+{
+    return atomic_load(&r.s.stat[TR_STAT_LEDGER]->value[TR_STAT_LEDGER_ROWS]);
+}
+
 Test(ledger, a_row_is_known_by_its_whole_stream_id)
 {
     char id[TR_STREAM_ID_BYTES];
@@ -108,6 +114,21 @@ Test(ledger, a_row_is_known_by_its_whole_stream_id)
     end_ledger();
     cr_expect_eq(lines_with(path, "\"tr-1-1-"), 1, "no row twice");
     cr_expect_eq(lines_with(path, "\"tr-3-1-"), 1, "none is missing");
+    cr_expect_eq(rows_told(), 2, "those that a killed process wrote count, too");
+}
+
+Test(ledger, what_a_killed_process_confirmed_in_part_is_confirmed)
+{
+    for (uint32_t slot = 1; slot <= 2; slot++)
+        queue(slot);
+    atomic_store(&r.s.ledger->bill_head, 2); /* written; `durable` was not yet */
+    start_ledger();
+    cr_assert(is_durable(2));
+    queue(3);
+    cr_assert(is_durable(3));
+    end_ledger();
+    cr_expect_eq(rows_told(), 3);
+    cr_expect_eq(lines_with(path, "stream_id"), 1, "none is written again");
 }
 
 Test(ledger, delivery_records_without_end_keep_nobody_waiting_and_fill_no_disk)
