@@ -20,16 +20,7 @@ async function stream(prompt, maxOutputTokens, more = {}) {
     if (part.type === 'error') out.error = part.error;
     if (part.type === 'finish') [out.usage, out.reason] = [part.totalUsage, part.finishReason];
   }
-  if (out.error && out.error.statusCode !== 400) throw out.error;
   return out;
-}
-
-async function queued() {
-  const busy = generateText({model, prompt: 'x', maxOutputTokens: 600, maxRetries: 0});
-  await new Promise((done) => setTimeout(done, 1000));
-  const got = await stream('x', 20);
-  await busy;
-  return got.text;
 }
 
 async function left() {
@@ -45,17 +36,21 @@ async function left() {
 }
 
 async function main() {
+  const queued = await stream('x', 20);
+  if (queued.error) throw queued.error;
   const usage = await stream('Hi', 3);
+  const cut = await stream('x', 8000, {headers: {'X-Request-Timeout': '0.3'}});
   const refused = await stream('x', 20, {topP: 5});
   let completions = '';
   for await (const part of streamText({model: provider.completionModel('smollm2'), prompt: 'x', maxOutputTokens: 20}).textStream)
     completions += part;
   console.log(JSON.stringify({
-    queued: await queued(), prefill: (await stream(LONG, 20)).text,
+    queued: queued.text, prefill: (await stream(LONG, 20)).text,
     whole: (await generateText({model, prompt: 'x', maxOutputTokens: 20, maxRetries: 0})).text, completions,
     stop: (await stream('x', 20, {stopSequences: ['bab']})).text,
     usage: [usage.usage.inputTokens, usage.usage.outputTokens], reason: usage.reason,
-    refused: [refused.error.statusCode, JSON.parse(refused.error.responseBody).error.param], left: await left(),
+    refused: [refused.error.statusCode, JSON.parse(refused.error.responseBody).error.param], cut: cut.error && (cut.error.code ?? String(cut.error.message ?? cut.error)),
+    left: await left(),
   }));
 }
 

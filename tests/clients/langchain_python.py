@@ -2,8 +2,6 @@
 """LangChain's ChatOpenAI against the server at BASE: prints one JSON object, what each scenario gave."""
 import json
 import sys
-import threading
-import time
 
 import openai
 from langchain_openai import ChatOpenAI
@@ -20,15 +18,6 @@ def stream(m, text="x"):
     return "".join(part.content for part in m.stream(text))
 
 
-def queued():
-    busy = threading.Thread(target=lambda: model(max_tokens=600).invoke("x"))
-    busy.start()
-    time.sleep(1)
-    text = stream(model(max_tokens=20))
-    busy.join()
-    return text
-
-
 def usage():
     parts = list(model(max_tokens=3, stream_usage=True).stream("Hi"))
     u = [p.usage_metadata for p in parts if p.usage_metadata]
@@ -42,6 +31,14 @@ def refused():
         return [e.status_code, e.param]
 
 
+def cut():
+    """The end of a stream that the server cannot finish is an exception, no answer."""
+    try:
+        return stream(model(max_tokens=8000, extra_body={"timeout_s": 0.3}))
+    except openai.APIError as e:
+        return e.code
+
+
 def left():
     parts = model(max_tokens=8000).stream("x")
     text = "".join(part.content for part, _ in zip(parts, range(4)))
@@ -50,5 +47,5 @@ def left():
 
 
 print(json.dumps({
-    "queued": queued(), "prefill": stream(model(max_tokens=20), LONG), "whole": model(max_tokens=20).invoke("x").content,
-    "stop": stream(model(max_tokens=20, stop=["bab"])), "usage": usage(), "refused": refused(), "left": left()}))
+    "queued": stream(model(max_tokens=20)), "prefill": stream(model(max_tokens=20), LONG), "whole": model(max_tokens=20).invoke("x").content,
+    "stop": stream(model(max_tokens=20, stop=["bab"])), "usage": usage(), "refused": refused(), "cut": cut(), "left": left()}))

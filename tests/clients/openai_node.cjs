@@ -14,15 +14,6 @@ async function chat(more) {
   return out.length === 1 ? out[0] : out;
 }
 
-async function queued() {
-  const busy = c.chat.completions.create({...ask(), max_tokens: 600});
-  busy.catch(() => {});
-  await new Promise((done) => setTimeout(done, 1000));
-  const text = await chat({...ask(), max_tokens: 20});
-  await busy;
-  return text;
-}
-
 async function completions() {
   let text = '';
   for await (const part of await c.completions.create({...FORCED, prompt: 'x', max_tokens: 20, stream: true}))
@@ -52,6 +43,16 @@ async function refusal(more) {
   }
 }
 
+// The end of a stream that the server cannot finish is an exception, no answer.
+async function cut() {
+  try {
+    return await chat({...ask(), max_tokens: 8000, timeout_s: 0.3});
+  } catch (e) {
+    if (e instanceof OpenAI.APIError) return e.code;
+    throw e;
+  }
+}
+
 async function left() {
   let text = '', n = 0;
   for await (const part of await c.chat.completions.create({...ask(), max_tokens: 8000, stream: true})) {
@@ -64,13 +65,13 @@ async function left() {
 async function main() {
   const tool = {type: 'function', function: {name: 'f', parameters: {type: 'object', properties: {}}}};
   console.log(JSON.stringify({
-    queued: await queued(), prefill: await chat({...ask(LONG), max_tokens: 20}),
+    queued: await chat({...ask(), max_tokens: 20}), prefill: await chat({...ask(LONG), max_tokens: 20}),
     two: await chat({...ask(), max_tokens: 5, n: 2}),
     whole: (await c.chat.completions.create({...ask(), max_tokens: 20})).choices[0].message.content,
     completions: await completions(), empty: await chat({...ask(), logit_bias: {2: 100}}),
     stop: await chat({...ask(), stop: ['bab'], max_tokens: 20}), usage: await usage(), helper: await helper(),
     refused: await refusal({max_tokens: -1}), tools: await refusal({tools: [tool], tool_choice: 'required'}),
-    left: await left(),
+    cut: await cut(), left: await left(),
   }));
 }
 

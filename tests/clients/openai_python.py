@@ -2,8 +2,6 @@
 """openai-python against the server at BASE: prints one JSON object, what each scenario gave."""
 import json
 import sys
-import threading
-import time
 
 import openai
 
@@ -24,20 +22,19 @@ def chat(**kw):
     return out[0] if len(out) == 1 else [out[i] for i in sorted(out)]
 
 
-def queued():
-    busy = threading.Thread(target=lambda: c.chat.completions.create(max_tokens=600, **ask()))
-    busy.start()
-    time.sleep(1)
-    text = chat(max_tokens=20, **ask())
-    busy.join()
-    return text
-
-
 def refused():
     try:
         chat(max_tokens=-1, **ask())
     except openai.BadRequestError as e:
         return [e.status_code, e.param]
+
+
+def cut():
+    """The end of a stream that the server cannot finish is an exception, no answer."""
+    try:
+        return chat(max_tokens=8000, extra_body={"timeout_s": 0.3}, **ask())
+    except openai.APIError as e:
+        return e.code
 
 
 def helper():
@@ -69,8 +66,8 @@ def tools():
 
 
 print(json.dumps({
-    "queued": queued(), "prefill": chat(max_tokens=20, **ask(LONG)), "two": chat(max_tokens=5, n=2, **ask()),
+    "queued": chat(max_tokens=20, **ask()), "prefill": chat(max_tokens=20, **ask(LONG)), "two": chat(max_tokens=5, n=2, **ask()),
     "whole": c.chat.completions.create(max_tokens=20, **ask()).choices[0].message.content,
     "completions": "".join(p.choices[0].text for p in c.completions.create(prompt="x", max_tokens=20, stream=True, **FORCED)),
     "empty": chat(**dict(ask(), logit_bias={"2": 100})), "stop": chat(stop=["bab"], max_tokens=20, **ask()),
-    "usage": usage(), "helper": helper(), "refused": refused(), "tools": tools(), "left": left()}))
+    "usage": usage(), "helper": helper(), "refused": refused(), "cut": cut(), "tools": tools(), "left": left()}))
