@@ -349,6 +349,19 @@ def request_ids():
     equal(S.post("/v1/completions", completion("x", max_tokens=1),
                  headers=[f"X-Request-Id: {rid}"]).status, 200, "request id with JSON in it")
     check(S.row(rid), "is one well-formed row in the ledger")
+    for form in ("json", "text"):
+        with Server(TINY, log_format=form, log_level="debug", ledger=False) as s:
+            ids = [rid, "x\xe9\xff\x85y", "a\tb", "z" * 5000, '"}\\n{"level":"error', "2026-01-01T00:00:00Z error"]
+            for i in ids:
+                s.post("/v1/completions", completion("x", max_tokens=1), headers=[f"X-Request-Id: {i}"])
+            check(until(lambda: s.log().count("length") >= len(ids)), f"{form}: a line for each", s.log())
+            lines = s.log().splitlines()
+            for line in lines:
+                check(isinstance(strict_json(line), dict) if form == "json" else
+                      re.match(r"\d{4}-\d\d-\d\dT[0-9:.]+Z (info|warn|debug|error) ", line) and line.isprintable() and
+                      line.isascii(), f"{form}: no log line is made by a client", line)
+            check(not any(" error " in line[:40] for line in lines) and max(map(len, lines)) < 1500,
+                  f"{form}: nor forged, nor long", lines)
 
 
 if __name__ == "__main__":
