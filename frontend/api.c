@@ -65,9 +65,10 @@ static int read_timeout(const struct tr_http_request *rq, struct tr_ask *a, stru
 
     if (!v.p)
         return 0;
-    snprintf(buf, sizeof(buf), "%.*s", (int)(v.len < 31 ? v.len : 31), v.p);
-    double seconds = strtod(buf, &end);
-    if (end == buf || *end || !(seconds > 0 && seconds < 1e9))
+    snprintf(buf, sizeof(buf), "%.*s", (int)(v.len < sizeof(buf) ? v.len : 0), v.p);
+    double seconds = strtod(buf, &end); /* which also takes hexadecimal numbers */
+    if (end == buf || *end || strspn(buf, "0123456789.eE+-") != v.len ||
+        !(seconds > 0 && seconds < 1e9))
         return tr_fault_set(f, TR_ERR_BAD_PARAM, "X-Request-Timeout",
                             "X-Request-Timeout must be a number of seconds larger than 0.");
     uint64_t ns = (uint64_t)(seconds * 1e9) + 1;

@@ -8,7 +8,7 @@ from lib import *
 
 S = None
 CHAT, COMP, NATIVE = "/v1/chat/completions", "/v1/completions", "/v1/streams"
-AB, E_ACUTE = 369, 2756
+AB, E_ACUTE, EOS = 369, 2756, 2
 AFTER = "tokens_after_disconnect_total"
 
 
@@ -313,7 +313,13 @@ def deadlines():
               not st.finishes(), "deadline: error chunk and [DONE]", st.events[-2:])
         r = S.post(COMP, force(AB, prompt="x", max_tokens=8000, **extra), headers=headers)
         check(is_error(r, 504, code="deadline_exceeded"), "not streamed: 504", r.status, r.text)
-    with Server(max_seqs=1, timeout_s=3, sim_step_us=5000, ledger=False) as s:
+    for value in ("", "0", "-1", "0x10", "inf", "nan", "1e400", "5s", "5 5", "1e9", "0." + "0" * 40, "1." + "0" * 40 + "e9"):
+        r = S.post(COMP, force(EOS, prompt="x"), headers=[f"X-Request-Timeout: {value}"])
+        check(is_error(r, 400, "X-Request-Timeout"), f"X-Request-Timeout: {value!r}", r.status, r.text)
+    for value in ("1e-10", "0.000001", "5e-324"):
+        r = S.post(COMP, force(AB, prompt="x", max_tokens=8000), headers=[f"X-Request-Timeout: {value}"])
+        check(is_error(r, 504, code="deadline_exceeded"), f"X-Request-Timeout: {value}", r.status, r.text)
+    with Server(max_seqs=1, timeout_s=1.5, sim_step_us=5000, ledger=False) as s:
         a = long_stream(s).read(1)
         b = long_stream(s, timeout_s=0.2).rest()
         check([e["code"] for e in b.errors()] == ["deadline_exceeded"] and not b.text(),
