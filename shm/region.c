@@ -309,6 +309,9 @@ int tr_shm_attach(struct tr_shm *s, struct tr_shm_fds *fds, enum tr_role role, u
     if (role != TR_ROLE_SUPERVISOR)
         close_regions(fds);
     struct tr_stat *own = own_stat(s);
+    /* Before the first beat, which makes it worth asking: the load is its predecessor's.  Relaxed, as
+     * all of it: who reads them the other way round waits for us a few milliseconds. */
+    atomic_store_explicit(&own->load, TR_LOAD_CLOSED, memory_order_relaxed);
     atomic_store_explicit(&own->pid, (uint64_t)getpid(), memory_order_relaxed);
     tr_stat_beat(own, tr_now_ns());
     return 0;

@@ -267,6 +267,28 @@ Test(region, a_child_keeps_writable_what_is_its_own_and_no_seed)
     cr_assert_eq(in_child(TR_ROLE_ENGINE, two_writable), 0, "statistics and slots");
 }
 
+/* The next frontend in this area has not opened its sockets yet: nobody leaves a connection to it. */
+Test(region, a_new_frontend_does_not_show_the_load_of_the_one_before)
+{
+    struct tr_shm_fds fds;
+    struct tr_shm s;
+    int status;
+    cr_assert_eq(tr_shm_create(&config, &fds, NULL), 0);
+    for (uint32_t epoch = 1; epoch <= 2; epoch++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            if (tr_shm_attach(&s, &fds, TR_ROLE_FRONTEND, 0, epoch, NULL))
+                _exit(99);
+            uint64_t load = atomic_load(&s.stat[TR_STAT_AREA0]->load);
+            atomic_store(&s.stat[TR_STAT_AREA0]->load, 3);
+            _exit(load == TR_LOAD_CLOSED ? 0 : 1);
+        }
+        waitpid(pid, &status, 0);
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "epoch %u", epoch);
+    }
+    tr_shm_close_fds(&fds);
+}
+
 /* A process that is started again attaches, whatever a hostile frontend left in the heads it can write. */
 static void spoil_heads(struct tr_shm *s)
 {
