@@ -186,9 +186,21 @@ static int bind_one(struct tr_heritage *h, const struct addrinfo *a, struct tr_e
     return 0;
 }
 
+/* "[::1]", as it stands in an address of a page, is "::1". */
+static void take_brackets_off(struct tr_heritage *h)
+{
+    size_t n = strlen(h->opt.host);
+    if (n < 4 || n - 2 >= sizeof(h->host) || h->opt.host[0] != '[' || h->opt.host[n - 1] != ']' ||
+        !strchr(h->opt.host, ':'))
+        return;
+    snprintf(h->host, sizeof(h->host), "%.*s", (int)(n - 2), h->opt.host + 1);
+    h->opt.host = h->host;
+}
+
 static int listen_all(struct tr_heritage *h, struct tr_errbuf *err)
 {
     char port[16];
+    take_brackets_off(h);
     struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM},
                     *list;
     snprintf(port, sizeof(port), "%llu", (unsigned long long)h->opt.port);

@@ -322,6 +322,11 @@ def heads():
 
 @test
 def ipv6():
+    with Server(host="[::1]", ledger=False) as s:
+        check("http://[::1]:" in s.ready, "brackets around the flag are taken off", s.ready)
+        with contextlib.closing(socket.create_connection(("::1", s.port), timeout=WAIT)) as c:
+            c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            check(c.recv(65536).startswith(b"HTTP/1.1 200 "), "and it listens there")
     with Server(host="::1", ledger=False) as s:
         check("http://[::1]:" in s.ready, "the address is shown as a URL has it", s.ready)
         for host in ("[::1]", f"[::1]:{s.port}", "localhost", f"[0:0:0:0:0:0:0:1]:{s.port}"):
