@@ -10,6 +10,7 @@ from lib import *
 COMP = "/v1/completions"
 WORDS = "marmalade under the bridge"
 NOBODY = 65534
+TINY = dict(TINY, control_socket="auto")  # where top looks by itself
 
 
 def top(s, *flags, port=True):

@@ -217,6 +217,9 @@ class Server:
         self.ledger = ledger if isinstance(ledger, str) else os.path.join(self.dir, "ledger.jsonl")
         args = dict(flags, port=free_port(), **({"ledger": self.ledger} if ledger else {}))
         args.update(more)
+        # Its own: one that is killed leaves it behind.  A socket's path has 107 bytes at most.
+        path = os.path.join(self.dir, "control.sock")
+        args.setdefault("control_socket", path if len(path) < 108 else "off")
         self.args = args
         self.err = open(os.path.join(self.dir, "stderr"), "w+")
         self.child = subprocess.Popen(command(args), stdout=subprocess.PIPE, stderr=self.err,
