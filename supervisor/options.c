@@ -71,12 +71,14 @@ static int set_time(struct tr_options *o, const struct row *r, const char *text,
                     struct tr_errbuf *err)
 {
     char *end;
-    double v = strtod(text, &end);
-    if (!(isdigit((unsigned char)*text) || *text == '.') || *end || !isfinite(v))
+    double v = strtod(text, &end); /* which also takes hexadecimal numbers */
+    if (!(isdigit((unsigned char)*text) || *text == '.') || *end ||
+        text[strspn(text, "0123456789.eE+-")] || !isfinite(v))
         return tr_errf(err, -EINVAL, "--%s takes a number, not '%s'", r->name, text);
     if (in_range(r, v, text, err))
         return -EINVAL;
-    *(uint64_t *)field(o, r) = (uint64_t)(v * (r->kind == SECONDS ? 1e9 : 1e6));
+    double ns = v * (r->kind == SECONDS ? 1e9 : 1e6);
+    *(uint64_t *)field(o, r) = ns > 0 && ns < 1 ? 1 : (uint64_t)ns; /* 0 would be another thing */
     return 0;
 }
 

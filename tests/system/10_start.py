@@ -38,6 +38,10 @@ def bad_flags():
     one_sentence("port out of range", dict(sim, port=65536), "--port")
     one_sentence("port that is no number", dict(sim, port="80x"), "--port")
     one_sentence("negative count", dict(sim, max_seqs="-1"), "--max-seqs")
+    for value in ("0x10", "nan", "inf", "1e400", "1 ", "", "-1", "5s"):
+        one_sentence(f"--timeout-s '{value}'", dict(sim, timeout_s=value), "--timeout-s")
+    for value in ("0x10", "5 ", "+5", "18446744073709551617", "1e3", ""):
+        one_sentence(f"--max-seqs '{value}'", dict(sim, max_seqs=value), "--max-seqs")
     one_sentence("unknown choice", dict(sim, backend="gpu"), "--backend")
     one_sentence("bad size", dict(sim, max_body="4Q"), "--max-body")
     one_sentence("context too large", dict(SIM, port=0, ctx_size=100000), "--ctx-size")
@@ -52,6 +56,14 @@ def bad_flags():
                  "template")
     code, err, _ = fails_to_start(["nonsense"])
     check(code == 2 and "nonsense" in err, "unknown command", code, err)
+
+
+@test
+def the_smallest_time_is_not_none():
+    """A time that rounds to nothing is still a time, where 0 is none."""
+    with Server(TINY, timeout_s="1e-12", ledger=False) as s:
+        r = s.post("/v1/completions", force(97, prompt="x", max_tokens=500))
+        check(is_error(r, 504, code="deadline_exceeded"), "the shortest deadline", r.status, r.text[:200])
 
 
 @test
