@@ -70,7 +70,7 @@ static uint64_t deadline(const struct tr_conn *c)
 }
 
 /* Deadlines move with every byte; the timer does not.  It fires early and looks again. */
-static void arm(struct tr_conn *c)
+void tr_conn_arm(struct tr_conn *c)
 {
     uint64_t at = c->state == TR_CONN_DEAD ? 0 : deadline(c);
     if (!at || (c->armed_ns && c->armed_ns <= at))
@@ -79,14 +79,18 @@ static void arm(struct tr_conn *c)
     struct timeval tv = {(time_t)(left / SECOND), (suseconds_t)(left % SECOND / 1000 + 1)};
     if (tv.tv_usec >= 1000000)
         tv = (struct timeval){tv.tv_sec + 1, 0};
-    c->armed_ns = at;
-    event_add(&c->timer, &tv);
+    if (event_add(&c->timer, &tv) == 0)
+        c->armed_ns = at;
+    else
+        c->d->clock_missed = true; /* the tick sees to it */
 }
 
 /* The client sent no further request.  One that has come in this moment is still taken; then our
  * FIN, not a reset, so that a client that sends now knows that nobody has read it. */
-static void close_idle(struct tr_conn *c)
+void tr_conn_close_idle(struct tr_conn *c)
 {
+    if (!is_between(c))
+        return;
     c->may_read = true;
     tr_conn_read(c);
     if (!is_between(c))
@@ -104,7 +108,7 @@ static void expired(struct tr_conn *c, uint64_t now)
         tr_conn_close_hard(c, true); /* the kernel's bytes for it go too */
         tr_conn_kill(c, TR_CONN_SLOW);
     } else if (is_between(c)) {
-        close_idle(c);
+        tr_conn_close_idle(c);
     } else if (c->state == TR_CONN_LINGER || c->answered || !tr_http_begun(&c->http)) {
         tr_conn_kill(c, TR_CONN_RESET); /* idle, or has its answer already */
     } else {
@@ -123,7 +127,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (at && now >= at)
         expired(c, now);
     if (c->state != TR_CONN_DEAD)
-        arm(c);
+        tr_conn_arm(c);
 }
 
 /* ---- end ------------------------------------------------------------------------------- */
@@ -312,7 +316,7 @@ void tr_conn_turn_end(struct tr_conn *c)
     }
     if (c->state == TR_CONN_LINGER)
         tr_conn_drop(c);
-    arm(c);
+    tr_conn_arm(c);
 }
 
 void tr_conn_work(struct tr_conn *c)
@@ -400,6 +404,7 @@ static struct tr_conn *new_conn(struct tr_httpd *d, int fd)
     c->may_write = true;
     c->since_ns = tr_now_ns();
     c->overfull = d->stats.open >= d->lim->max_connections;
+    STAILQ_INIT(&c->deliveries);
     tr_http_init(&c->http, d->lim->max_header);
     return c;
 }
@@ -427,6 +432,6 @@ int tr_conn_accept(struct tr_httpd *d, int fd)
     }
     d->stats.open++;
     TAILQ_INSERT_TAIL(&d->all, c, all_link);
-    arm(c);
+    tr_conn_arm(c);
     return 0;
 }

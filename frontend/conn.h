@@ -36,6 +36,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct tr_conn;
 struct tr_httpd;
@@ -95,7 +96,7 @@ struct tr_httpd_stats {
     uint64_t unsent_bytes; /* over all connections */
     uint64_t body_bytes;   /* held for bodies, over all connections */
     uint64_t kernel_bytes; /* written and not known to be acknowledged, over all connections */
-    uint64_t turned_away;  /* requests answered 503 too_many_connections */
+    uint64_t turned_away;  /* requests answered 503: connections too many, or no room for a body */
     uint64_t unanswered;   /* connections closed at once: far too many, or no memory */
     uint64_t slow_clients, resets, half_closed, timeouts;
 };
@@ -106,18 +107,17 @@ struct tr_httpd *tr_httpd_new(struct event_base *base, const struct tr_http_limi
 /* Closes all connections (owners get `gone`). */
 void tr_httpd_free(struct tr_httpd *d);
 const struct tr_httpd_stats *tr_httpd_stats(const struct tr_httpd *d);
-/* From now on every answer says Connection: close and idle connections are closed. */
+/* From now on every answer says Connection: close and idle connections are closed, but for those
+ * whose first request is still to come. */
 void tr_httpd_drain(struct tr_httpd *d);
 /* From now on every answer says Connection: close; a connection between requests has 2 s for its
  * next one, which is answered, then it is closed.  No request is lost but one that crosses with
  * that close.  Once; a drain may follow. */
 void tr_httpd_retire(struct tr_httpd *d);
-/* Idle connections are closed, those with an answer due are counted: 0 = all done. */
-uint64_t tr_httpd_busy(const struct tr_httpd *d);
-
-/* Asks the kernel for the acknowledged bytes of some connections, in turn; for the gauge above.  Its
- * cost is bounded: with many connections the gauge is some seconds old. */
-void tr_httpd_ask_kernel(struct tr_httpd *d);
+/* Several times a second.  Asks the kernel for the acknowledged bytes of some connections, in turn,
+ * for the gauge above: its cost is bounded, and with many connections it is some seconds old.
+ * Timers that could not be armed for want of memory are tried again. */
+void tr_httpd_tick(struct tr_httpd *d);
 
 /* Takes over fd (non-blocking; closed on failure too).  0 or -ENOMEM. */
 int tr_conn_accept(struct tr_httpd *d, int fd);
@@ -209,8 +209,7 @@ struct tr_conn_delivery {
     uint64_t upto;
     void (*done)(struct tr_conn_delivery *d, uint64_t acked);
     /* private */
-    struct tr_conn *conn;
-    struct tr_conn_delivery *next, **pprev;
+    STAILQ_ENTRY(tr_conn_delivery) link;
     uint64_t until_ns;
 };
 void tr_conn_deliver(struct tr_conn *c, struct tr_conn_delivery *d);

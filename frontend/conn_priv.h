@@ -77,13 +77,19 @@ struct tr_conn {
 
     const struct tr_conn_owner_ops *ops;
     void *owner;
-    unsigned deliveries; /* of this connection, in d->deliveries */
+
+    /* deliveries that wait, oldest and lowest `upto` first; the connection is then in d->deliver */
+    STAILQ_HEAD(, tr_conn_delivery) deliveries;
+    unsigned ask_level; /* which list: it is asked after so long a pause */
+    uint64_t ask_ns;    /* when next */
 
     bool dirty, again;
-    TAILQ_ENTRY(tr_conn) all_link, dirty_link, again_link;
+    TAILQ_ENTRY(tr_conn) all_link, dirty_link, again_link, deliver_link;
 };
 
 TAILQ_HEAD(tr_conn_list, tr_conn);
+
+enum { TR_DELIVER_LEVELS = 5 }; /* pauses of 10 ms, and twice as long each */
 
 struct tr_httpd {
     struct event_base *base;
@@ -95,10 +101,14 @@ struct tr_httpd {
     bool draining;      /* idle connections are closed */
     uint64_t retire_ns; /* each answer is its connection's last, since; 0: not so */
     struct tr_conn_list all, dirty, again, dead;
-    struct tr_conn *asked; /* the last one that tr_httpd_ask_kernel looked at, or NULL */
-    struct tr_conn_delivery *deliveries; /* waiting, over all connections */
-    struct tr_outpool pool;              /* of output */
-    struct tr_emit text;                 /* scratch of one answer */
+    struct tr_conn *asked; /* the last one that the gauge of kernel bytes looked at, or NULL */
+    /* Connections with deliveries, by pause: within a list they are due in this order. */
+    struct tr_conn_list deliver[TR_DELIVER_LEVELS];
+    unsigned n_deliver;     /* in all of them */
+    bool deliver_armed;     /* deliver_ev is pending */
+    bool clock_missed;      /* a connection's timer could not be armed */
+    struct tr_outpool pool; /* of output */
+    struct tr_emit text;    /* scratch of one answer */
     char scratch[64 << 10];
 };
 
@@ -109,8 +119,10 @@ static inline bool tr_httpd_is_ending(const struct tr_httpd *d)
 }
 
 /* conn.c */
+void tr_conn_arm(struct tr_conn *c);  /* its timer, for the next thing that time can do to it */
 void tr_conn_work(struct tr_conn *c); /* everything that can be done now; from the loop only */
 void tr_conn_turn_end(struct tr_conn *c);
+void tr_conn_close_idle(struct tr_conn *c); /* if it has had its answers and sends nothing */
 void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why); /* from the loop only */
 void tr_conn_reap(struct tr_conn *c);
 void tr_conn_close_hard(const struct tr_conn *c, bool on);
@@ -132,6 +144,8 @@ void tr_conn_later(struct tr_conn *c); /* has work in the next turn */
 
 /* delivery.c */
 void tr_conn_delivery_gone(struct tr_conn *c);
+void tr_httpd_deliver_arm(struct tr_httpd *d); /* if somebody waits; again if it failed */
+void tr_httpd_ask_kernel(struct tr_httpd *d);
 void tr_httpd_deliver(evutil_socket_t fd, short what, void *arg);
 
 #endif

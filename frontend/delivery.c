@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the peer's kernel has acknowledged the bytes of an answer.  Nothing tells us; while
- * somebody waits, the queues of their sockets are asked every few milliseconds. */
+ * somebody waits, the queues of their sockets are asked: after 10 ms, then after twice as long each
+ * time, so that many who wait cost little. */
 #include "frontend/conn_priv.h"
 
 #include "base/clock.h"
@@ -10,7 +11,8 @@
 
 enum {
     ASK_EVERY_US = 10 * 1000,
-    ASKS_PER_TICK = 64, /* system calls of the gauge, and connections it looks at */
+    DELIVERY_ASKS = 256, /* system calls each time, at most */
+    ASKS_PER_TICK = 64,  /* system calls of the gauge, and connections it looks at */
     LOOKS_PER_TICK = 512
 };
 #define GIVE_UP_NS (2 * 1000000000ull)
@@ -52,59 +54,88 @@ void tr_httpd_ask_kernel(struct tr_httpd *d)
     }
 }
 
-static void unlink_delivery(struct tr_conn_delivery *w)
+/* ---- deliveries ---- */
+
+void tr_httpd_deliver_arm(struct tr_httpd *d)
 {
-    struct tr_httpd *d = w->conn->d;
-    *w->pprev = w->next;
-    if (w->next)
-        w->next->pprev = w->pprev;
-    w->conn->deliveries--;
-    w->conn = NULL;
-    if (!d->deliveries)
-        event_del(d->deliver_ev);
+    if (d->n_deliver && !d->deliver_armed)
+        d->deliver_armed = event_add(d->deliver_ev, &(struct timeval){0, ASK_EVERY_US}) == 0;
+}
+
+static void wait_in(struct tr_conn *c, unsigned level, uint64_t now)
+{
+    c->ask_level = level;
+    c->ask_ns = now + ((uint64_t)ASK_EVERY_US << level) * 1000;
+    TAILQ_INSERT_TAIL(&c->d->deliver[level], c, deliver_link);
+    c->d->n_deliver++;
+}
+
+static void take_out(struct tr_conn *c)
+{
+    struct tr_httpd *d = c->d;
+    TAILQ_REMOVE(&d->deliver[c->ask_level], c, deliver_link);
+    if (--d->n_deliver || !d->deliver_armed)
+        return;
+    event_del(d->deliver_ev);
+    d->deliver_armed = false;
 }
 
 void tr_conn_deliver(struct tr_conn *c, struct tr_conn_delivery *w)
 {
-    struct tr_httpd *d = c->d;
-    if (!d->deliveries)
-        event_add(d->deliver_ev, &(struct timeval){0, ASK_EVERY_US});
-    w->conn = c;
-    w->until_ns = tr_now_ns() + GIVE_UP_NS;
-    w->next = d->deliveries;
-    w->pprev = &d->deliveries;
-    if (w->next)
-        w->next->pprev = &w->next;
-    d->deliveries = w;
-    c->deliveries++;
+    uint64_t now = tr_now_ns();
+    if (!STAILQ_EMPTY(&c->deliveries))
+        take_out(c); /* a new answer: asked soon again */
+    w->until_ns = now + GIVE_UP_NS;
+    STAILQ_INSERT_TAIL(&c->deliveries, w, link);
+    wait_in(c, 0, now);
+    tr_httpd_deliver_arm(c->d);
 }
 
-/* `done` may free its own struct and begin other deliveries; it does not cancel others. */
-static void tell(struct tr_conn_delivery *w, uint64_t acked)
+/* `done` may free its own struct and begin other deliveries. */
+static void tell_first(struct tr_conn *c, uint64_t acked)
 {
-    unlink_delivery(w);
+    struct tr_conn_delivery *w = STAILQ_FIRST(&c->deliveries);
+    STAILQ_REMOVE_HEAD(&c->deliveries, link);
     w->done(w, acked);
 }
 
 void tr_conn_delivery_gone(struct tr_conn *c)
 {
-    uint64_t acked = c->deliveries ? tr_conn_acked(c) : 0;
-    for (struct tr_conn_delivery *w = c->d->deliveries, *next; w && c->deliveries; w = next) {
-        next = w->next;
-        if (w->conn == c)
-            tell(w, acked);
-    }
+    if (STAILQ_EMPTY(&c->deliveries))
+        return;
+    uint64_t acked = tr_conn_acked(c);
+    take_out(c);
+    while (!STAILQ_EMPTY(&c->deliveries))
+        tell_first(c, acked);
 }
 
+/* Asks one socket; what is still waited for, after a longer pause. */
+static void ask(struct tr_conn *c, uint64_t now)
+{
+    uint64_t acked = tr_conn_acked(c);
+    unsigned level = c->ask_level + 1 < TR_DELIVER_LEVELS ? c->ask_level + 1 : c->ask_level;
+    take_out(c);
+    for (struct tr_conn_delivery *w; (w = STAILQ_FIRST(&c->deliveries));) {
+        if (acked < w->upto && now < w->until_ns)
+            break;
+        tell_first(c, acked);
+    }
+    if (!STAILQ_EMPTY(&c->deliveries))
+        wait_in(c, level, now);
+}
+
+/* Those who have waited longest first: they are few, and the others come at the latest when this has
+ * caught up. */
 void tr_httpd_deliver(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     struct tr_httpd *d = arg;
     uint64_t now = tr_now_ns();
-    for (struct tr_conn_delivery *w = d->deliveries, *next; w; w = next) {
-        next = w->next;
-        uint64_t acked = tr_conn_acked(w->conn);
-        if (acked >= w->upto || now >= w->until_ns)
-            tell(w, acked);
-    }
+    int asked = 0;
+    for (int level = TR_DELIVER_LEVELS; level-- > 0;)
+        for (struct tr_conn *c;
+             asked < DELIVERY_ASKS && (c = TAILQ_FIRST(&d->deliver[level])) && c->ask_ns <= now;
+             asked++)
+            ask(c, now);
+    tr_httpd_deliver_arm(d);
 }

@@ -202,7 +202,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    tr_httpd_ask_kernel(fe->httpd);
+    tr_httpd_tick(fe->httpd);
+    tr_streams_clock_again(fe);
     figures(fe);
     arm_tick(fe);
 }

@@ -50,6 +50,7 @@ struct tr_fe {
     struct tr_stream_due due;           /* to be looked at in this turn (stream.c) */
     struct tr_stream_gate gate;         /* wait for their record (stream.c) */
     uint64_t durable_seen;              /* the ledger's count when those were last looked at */
+    bool clock_missed;                  /* a stream's timer could not be armed (stream_clock.c) */
     uint64_t behind;                    /* tokens scanned and not yet sent, over all streams */
     uint32_t n_streams;                 /* requests admitted and not yet ended */
     uint32_t n_asks;                    /* requests being tokenised */
@@ -59,7 +60,7 @@ struct tr_fe {
     struct event *bell_ev, *tick_ev, *wake_ev;
     uint64_t writes_seen;      /* the same of writes */
     uint64_t requests_seen;    /* HTTP requests already added to the statistics */
-    uint64_t turned_away_seen; /* the same of requests on connections too many */
+    uint64_t turned_away_seen; /* the same of requests there was no room for */
     uint64_t unanswered_seen;  /* the same of connections closed at once */
 
     struct tr_emit json, frame; /* scratch of one event; reset before use */

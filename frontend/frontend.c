@@ -13,6 +13,9 @@
 #include <unistd.h>
 
 enum { WORKERS = 2 };
+/* After the sockets are closed, those who were just accepted, or are in the middle of a request, have
+ * so long to send it: it is answered 503. */
+#define LAST_REQUESTS_NS (250 * 1000000ull)
 /* After the cut engine and ledger have so long to say their part of each end, then it is told without
  * them; and so long in all until everybody has been told. */
 #define CUT_WAIT_NS (500 * 1000000ull)
@@ -22,7 +25,7 @@ struct body {
     struct tr_fe fe;
     struct tr_listen **listen; /* NULL: closed */
     bool retired, closed, cut;
-    uint64_t cut_ns;
+    uint64_t closed_ns, cut_ns;
 };
 
 static int start_listening(struct body *b)
@@ -45,6 +48,8 @@ static void stop_listening(struct body *b)
     const struct tr_frontend_config *c = b->fe.cfg;
 
     for (unsigned i = 0; b->listen && i < c->n_listen; i++) {
+        if (b->fe.drain >= TR_DRAIN_CLOSED)
+            tr_listen_drain(b->listen[i]);
         tr_listen_free(b->listen[i]);
         close(c->listen_fds[i]);
     }
@@ -82,6 +87,7 @@ static bool drained(struct body *b)
         return false;
     if (!b->closed) {
         b->closed = true;
+        b->closed_ns = tr_now_ns();
         stop_listening(b);
         tr_httpd_drain(fe->httpd);
     }
@@ -95,7 +101,8 @@ static bool drained(struct body *b)
     if (b->cut && tr_now_ns() - b->cut_ns > CUT_NS)
         return true;
     const struct tr_httpd_stats *st = tr_httpd_stats(fe->httpd);
-    return is_done(fe) && !st->busy && !st->unsent_bytes;
+    return is_done(fe) && !st->busy && !st->unsent_bytes &&
+           (!st->open || tr_now_ns() - b->closed_ns > LAST_REQUESTS_NS);
 }
 
 /* In this order: what needs files, then the sandbox, then the threads, which are born in it. */

@@ -128,6 +128,8 @@ struct tr_httpd *tr_httpd_new(struct event_base *base, const struct tr_http_limi
     TAILQ_INIT(&d->dirty);
     TAILQ_INIT(&d->again);
     TAILQ_INIT(&d->dead);
+    for (int i = 0; i < TR_DELIVER_LEVELS; i++)
+        TAILQ_INIT(&d->deliver[i]);
     tr_emit_init(&d->text);
     d->turn_ev = event_new(base, -1, 0, on_turn_end, d);
     d->again_ev = event_new(base, -1, 0, on_again, d);
@@ -172,14 +174,11 @@ static bool idle(const struct tr_conn *c)
 
 void tr_httpd_drain(struct tr_httpd *d)
 {
-    struct tr_conn *c;
     d->draining = true;
-    TAILQ_FOREACH(c, &d->all, all_link)
-    {
-        if (!idle(c))
-            continue;
-        c->state = TR_CONN_CLOSING;
-        tr_conn_mark(c);
+    for (struct tr_conn *c = TAILQ_FIRST(&d->all), *next; c; c = next) {
+        next = TAILQ_NEXT(c, all_link); /* one whose client has gone ends here */
+        if (idle(c))
+            tr_conn_close_idle(c);
     }
 }
 
@@ -194,11 +193,14 @@ void tr_httpd_retire(struct tr_httpd *d)
     }
 }
 
-uint64_t tr_httpd_busy(const struct tr_httpd *d)
+void tr_httpd_tick(struct tr_httpd *d)
 {
-    const struct tr_conn *c;
-    uint64_t n = 0;
+    struct tr_conn *c;
+    tr_httpd_ask_kernel(d);
+    tr_httpd_deliver_arm(d);
+    if (!d->clock_missed)
+        return;
+    d->clock_missed = false;
     TAILQ_FOREACH(c, &d->all, all_link)
-    n += c->state != TR_CONN_LINGER && !idle(c);
-    return n;
+    tr_conn_arm(c);
 }

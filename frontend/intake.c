@@ -77,6 +77,8 @@ static bool refused(struct tr_conn *c)
         e = TR_ERR_BODY_TOO_LARGE;
     if (e == TR_OK && h->has_body && !tr_route_json_type(tr_http_field(h, "content-type")))
         e = TR_ERR_MEDIA_TYPE;
+    if (e == TR_ERR_DRAINING) /* also in the turn before tr_httpd_drain */
+        c->keep = false;
     if (e != TR_OK)
         tr_conn_error(c, e, why, NULL);
     return e != TR_OK;
@@ -136,6 +138,7 @@ static void body_piece(struct tr_conn *c, struct tr_slice piece)
         tr_conn_error(c, TR_ERR_BODY_TOO_LARGE, NULL, NULL);
     } else if (!body_room(c, c->body_len + piece.len)) {
         c->keep = false;
+        c->d->stats.turned_away++;
         tr_conn_error(c, TR_ERR_OVERLOADED,
                       "Too many large bodies are on their way; try again soon.", NULL);
     } else {

@@ -8,7 +8,12 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-enum { ACCEPTS_PER_TURN = 4, REST_US = 100 * 1000, LEAVE_US = 1000 };
+enum {
+    ACCEPTS_PER_TURN = 4,
+    DRAIN_ACCEPTS = 16384, /* four backlogs: then who connects in a flood is reset */
+    REST_US = 100 * 1000,
+    LEAVE_US = 1000
+};
 
 struct tr_listen {
     struct tr_httpd *d;
@@ -94,6 +99,18 @@ struct tr_listen *tr_listen_new(struct tr_httpd *d, struct event_base *base, int
     }
     tr_listen_free(l);
     return NULL;
+}
+
+void tr_listen_drain(struct tr_listen *l)
+{
+    for (int i = 0; i < DRAIN_ACCEPTS; i++) {
+        int c = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (c >= 0)
+            tr_conn_accept(l->d, c);
+        else if (errno == EAGAIN || errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+                 errno == ENOMEM)
+            return;
+    }
 }
 
 void tr_listen_free(struct tr_listen *l)

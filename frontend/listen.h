@@ -19,6 +19,9 @@ struct tr_listen;
 /* The fd is borrowed, and `b` too; b NULL: there are no siblings.  NULL when out of memory. */
 struct tr_listen *tr_listen_new(struct tr_httpd *d, struct event_base *base, int fd,
                                 struct tr_balance *b);
+/* Takes all that wait, whoever they would be left to: a connection in a socket that is closed is
+ * reset, and its client never hears why. */
+void tr_listen_drain(struct tr_listen *l);
 /* Stops accepting; connections live on.  NULL is fine. */
 void tr_listen_free(struct tr_listen *l);
 

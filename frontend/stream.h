@@ -149,6 +149,8 @@ void tr_stream_clock_init(struct tr_stream *s);
 void tr_stream_clock_fini(struct tr_stream *s);
 /* It is looked at by then at the latest, its clock too. */
 void tr_stream_remind(struct tr_stream *s, uint64_t at_ns);
+/* The tick: those whose timer could not be armed (no memory) get another look. */
+void tr_streams_clock_again(struct tr_fe *fe);
 /* What time does to it: deadlines, keep-alives, readers that are too slow; arms the timer for what
  * comes next.  False: it has been cut and is gone. */
 bool tr_stream_clock(struct tr_stream *s, uint64_t now_ns);

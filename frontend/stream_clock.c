@@ -67,8 +67,22 @@ void tr_stream_remind(struct tr_stream *s, uint64_t at)
     if (s->armed_ns && s->armed_ns <= at)
         return;
     uint64_t now = tr_now_ns(), us = at > now ? (at - now + 999) / 1000 : 0;
-    s->armed_ns = at;
-    event_add(&s->timer, &(struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)});
+    struct timeval tv = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+    if (event_add(&s->timer, &tv) == 0)
+        s->armed_ns = at;
+    else
+        s->fe->clock_missed = true; /* the tick sees to it */
+}
+
+void tr_streams_clock_again(struct tr_fe *fe)
+{
+    if (!fe->clock_missed)
+        return;
+    fe->clock_missed = false;
+    for (struct tr_stream *s = fe->streams; s; s = s->next) {
+        s->rang = true; /* the look at its clock arms it */
+        tr_stream_due(s);
+    }
 }
 
 /* ---- the clock ---- */

@@ -12,10 +12,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,6 +26,40 @@
 #define MS 1000000ull
 
 enum { KEPT = 8 << 20 };
+
+/* ---- what the system is asked, and when it refuses ------------------------------------------ */
+
+static struct {
+    unsigned asks;   /* SIOCOUTQ */
+    bool no_timers;  /* event_add of a timer fails: out of memory */
+    unsigned denied; /* so often */
+} sys;
+
+/* NOLINTBEGIN(bugprone-reserved-identifier): the linker's names */
+int __real_ioctl(int fd, unsigned long op, ...);
+int __wrap_ioctl(int fd, unsigned long op, ...);
+int __real_event_add(struct event *ev, const struct timeval *tv);
+int __wrap_event_add(struct event *ev, const struct timeval *tv);
+
+int __wrap_ioctl(int fd, unsigned long op, ...)
+{
+    va_list ap;
+    va_start(ap, op);
+    void *arg = va_arg(ap, void *);
+    va_end(ap);
+    sys.asks += op == SIOCOUTQ;
+    return __real_ioctl(fd, op, arg);
+}
+
+int __wrap_event_add(struct event *ev, const struct timeval *tv)
+{
+    if (sys.no_timers && tv && (tv->tv_sec || tv->tv_usec)) {
+        sys.denied++;
+        return -1;
+    }
+    return __real_event_add(ev, tv);
+}
+/* NOLINTEND(bugprone-reserved-identifier) */
 
 /* ---- server -------------------------------------------------------------------------------- */
 
@@ -839,6 +876,12 @@ Test(conn, bodies_on_their_way_take_bounded_memory)
     expect_error_json(k[N - 1], "engine_overloaded");
     cr_expect(has(k[N - 1], "HTTP/1.1 503") && has(k[N - 1], "Retry-After") &&
               has(k[N - 1], "onnection: close"));
+    uint64_t refused = 0;
+    for (int i = 0; i < N; i++) {
+        hear(k[i]);
+        refused += has(k[i], "HTTP/1.1 503");
+    }
+    cr_expect_eq(tr_httpd_stats(rig.d)->turned_away, refused);
     say(small, ECHO(60000));
     say_n(small, body, 60000);
     WAIT(small->len > 60000, 2000, small);
@@ -900,6 +943,22 @@ Test(conn, slow_heads_and_bodies_are_timed_out)
     WAIT(idle->eof, 2000, idle);
     cr_expect_geq(tr_now_ns() - t, 100 * MS);
     hang_up(silent), hang_up(head), hang_up(body), hang_up(idle);
+}
+
+Test(conn, a_timer_that_could_not_be_armed_is_armed_by_the_tick)
+{
+    rig.lim.header_timeout_ns = 100 * MS;
+    start();
+    sys.no_timers = true;
+    struct client *k = dial();
+    say(k, "GET /ping HTTP/1.1\r\n");
+    WAIT(tr_httpd_stats(rig.d)->bytes_in > 0, 2000, k);
+    cr_expect_gt(sys.denied, 0u);
+    sys.no_timers = false;
+    tr_httpd_tick(rig.d);
+    WAIT(k->eof, 2000, k);
+    expect_error_json(k, "request_timeout");
+    hang_up(k);
 }
 
 Test(conn, a_dripping_head_does_not_extend_its_time)
@@ -1052,6 +1111,42 @@ Test(conn, a_stream_behind_an_answer_that_waits_is_told_when_it_may_write)
     WAIT(rig.ended == 1, 5000, k);
     WAIT(has(k, "\r\n0\r\n\r\n"), 5000, k);
     hang_up(k);
+}
+
+/* Bytes that arrive nowhere: small enough for the kernel, too many for the reader's window. */
+Test(conn, deliveries_that_wait_are_asked_for_more_and_more_seldom)
+{
+    enum { N = 40 };
+    rig.flood_bytes = 30000;
+    rig.lim.stream_buffer = 64 << 10;
+    start();
+    struct client *k[N];
+    for (int i = 0; i < N; i++) {
+        k[i] = dial_with(2048);
+        k[i]->deaf = true;
+        say(k[i], "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
+    }
+    WAIT(rig.ended == N, 5000, k[0]);
+    unsigned before = sys.asks;
+    uint64_t begin = tr_now_ns();
+    while (tr_now_ns() - begin < 1000 * MS)
+        event_base_loop(rig.base, EVLOOP_ONCE);
+    cr_expect_eq(rig.deliveries, 0);
+    /* 10 + 20 + 40 + 80 ms, then every 160. */
+    uint64_t most = 5 + (tr_now_ns() - begin) / (160 * MS);
+    cr_expect_leq(sys.asks - before, N * most, "%u", sys.asks - before);
+    for (int i = 0; i < N; i++)
+        k[i]->deaf = false;
+    uint64_t until = tr_now_ns() + 5000 * MS;
+    while (rig.deliveries < N && tr_now_ns() < until) {
+        for (int i = 0; i < N; i++)
+            hear(k[i]);
+        pump();
+    }
+    cr_expect_eq(rig.deliveries, N);
+    cr_expect_geq(rig.delivered, rig.delivered_of);
+    for (int i = 0; i < N; i++)
+        hang_up(k[i]);
 }
 
 Test(conn, what_a_dead_reader_did_not_take_is_not_delivered)
@@ -1353,11 +1448,36 @@ Test(conn, a_drain_closes_the_idle_and_lets_the_busy_finish)
     WAIT(has(idle, "pong") && has(busy, "data: 29"), 2000, idle, busy);
     tr_httpd_drain(rig.d);
     WAIT(idle->eof, 2000, idle, busy);
-    cr_expect_eq(tr_httpd_busy(rig.d), 1);
+    cr_expect_eq(tr_httpd_stats(rig.d)->busy, 1);
     WAIT(busy->eof, 2000, idle, busy);
     cr_expect(has(busy, "data: 0\n\n\r\n0\r\n\r\n"));
-    cr_expect_eq(tr_httpd_busy(rig.d), 0);
+    cr_expect_eq(tr_httpd_stats(rig.d)->busy, 0);
     hang_up(idle), hang_up(busy);
+}
+
+Test(conn, those_in_the_backlog_at_a_drain_are_answered_and_not_reset)
+{
+    enum { N = 20 };
+    start();
+    struct client *k[N];
+    for (int i = 0; i < N; i++) {
+        k[i] = dial(); /* the loop has not turned: nobody has accepted */
+        if (i % 2)
+            cr_assert_gt(send(k[i]->fd, PING, strlen(PING), MSG_NOSIGNAL), 0);
+    }
+    tr_listen_drain(rig.l);
+    tr_listen_free(rig.l);
+    close(rig.fd);
+    rig.l = NULL;
+    rig.fd = -1;
+    tr_httpd_drain(rig.d);
+    for (int i = 0; i < N; i++) {
+        if (i % 2 == 0)
+            say(k[i], PING); /* its bytes came a moment after its connection */
+        WAIT(k[i]->eof, 2000, k[i]);
+        cr_expect(has(k[i], "pong") && has(k[i], "onnection: close") && !k[i]->reset, "%d", i);
+        hang_up(k[i]);
+    }
 }
 
 Test(conn, a_retiring_server_answers_one_more_request_on_each_connection)
