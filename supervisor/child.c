@@ -14,6 +14,9 @@
 #include <sys/wait.h>
 
 enum {
+    /* In a drain: a frontend that does not turn keeps the listening socket open, and clients in it
+     * wait for nobody; after the cut nothing that is silent will say more. */
+    DRAIN_SILENT_MS = 5000,
     CRASH_LOOP = 10, /* deaths of the engine in a row before it was ready: the service gives up */
     DELAY_MAX_MS = 2000
 };
@@ -23,6 +26,7 @@ enum {
 static bool born(struct tr_child *c, pid_t pid)
 {
     c->pid = pid > 0 ? pid : 0;
+    c->killed = false;
     c->started_ns = tr_now_ns();
     if (pid < 0) {
         tr_log(TR_LOG_ERROR, "cannot fork: %s", strerror((int)-pid));
@@ -266,22 +270,39 @@ static void kill_stalled(struct tr_supervisor *v, struct tr_child *c, const char
     uint64_t now = tr_now_ns(), beat = beat_of(v, c);
     if (beat < v->watching_ns)
         beat = v->watching_ns;
-    if (!c->pid || now < beat || now - beat < limit_ns)
+    if (!c->pid || c->killed || now < beat || now - beat < limit_ns)
         return;
+    c->killed = true;
     tr_log(TR_LOG_ERROR, "%s gave no sign of life for %.0f s: killed", who,
            (double)(now - beat) / 1e9);
     kill(c->pid, SIGKILL);
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How long each may be silent.  The ledger's own limit after the cut is drain.c's: its disk may be
+ * slow. */
 void tr_child_stalls(struct tr_supervisor *v)
 {
-    uint64_t now = tr_now_ns();
+    const struct tr_options *o = &v->h->opt;
+    uint64_t now = tr_now_ns(), silent = DRAIN_SILENT_MS * TR_MS;
+    uint64_t engine = o->engine_stall, frontend = o->frontend_stall;
     /* Whoever stood still with us (a container that was frozen) has its time from here on. */
     if (now - v->looked_ns > TR_SECOND)
         v->watching_ns = now;
     v->looked_ns = now;
-    kill_stalled(v, &v->engine, "the engine", v->h->opt.engine_stall);
-    kill_stalled(v, &v->ledger, "the ledger", v->h->opt.engine_stall);
+    if (v->drain >= TR_DRAIN_CLOSED)
+        frontend = least(frontend, silent);
+    if (v->drain == TR_DRAIN_CUT)
+        engine = least(engine, silent);
+    else if (v->drain == TR_DRAIN_CLOSED) /* a step may take its time, but not all of the drain's */
+        engine = least(engine, o->drain > silent ? o->drain : silent);
+    kill_stalled(v, &v->engine, "the engine", engine);
+    if (v->drain != TR_DRAIN_CUT)
+        kill_stalled(v, &v->ledger, "the ledger", o->engine_stall);
     for (unsigned i = 0; i < TR_FRONTENDS; i++)
-        kill_stalled(v, tr_child_frontend(v, i), "a frontend", v->h->opt.frontend_stall);
+        kill_stalled(v, tr_child_frontend(v, i), "a frontend", frontend);
 }

@@ -135,8 +135,7 @@ static int run(struct tr_supervisor *v)
             tr_drain_to(v, TR_DRAIN_CUT);
         if (v->drain != TR_DRAIN_NO && tr_drain_on(v))
             return v->failed;
-        if (v->drain == TR_DRAIN_NO)
-            tr_child_stalls(v);
+        tr_child_stalls(v);
         if (v->drain == TR_DRAIN_NO && v->announced)
             tr_replace_on(v);
     }

@@ -20,6 +20,7 @@ struct tr_child {
     uint64_t retry_ns; /* not started again before this */
     uint64_t delay_ns; /* grows while it dies young */
     bool served;       /* was ready once */
+    bool killed;       /* for a stall; it may take a while to die */
     unsigned unready;  /* deaths in a row before it was ready again */
     /* frontends */
     unsigned number; /* its place */
@@ -83,7 +84,7 @@ bool tr_child_is_up(const struct tr_supervisor *v, const struct tr_child *c);
 bool tr_child_is_retired(const struct tr_supervisor *v, const struct tr_child *f);
 /* Takes the dead: the control page first, then when they are started again. */
 void tr_child_reap(struct tr_supervisor *v);
-/* Kills who has given no sign of life for its limit. */
+/* Kills who has given no sign of life for its limit, which is shorter in a drain. */
 void tr_child_stalls(struct tr_supervisor *v);
 
 /* ---- replace.c: SIGHUP, SIGTTIN, SIGTTOU ---- */

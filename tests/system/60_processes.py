@@ -575,6 +575,76 @@ def drain_refuses_new_work():
 
 
 @test
+def drain_answers_the_backlog():
+    """Clients in the queue of the listening socket when the drain closes it are told, not reset."""
+    s = Server(frontends=2, drain_s=60)
+    for p in s.pids["frontend"]:
+        os.kill(p, signal.SIGSTOP)
+    waiting = [s.conn() for _ in range(20)]
+    for c in waiting[:10]:
+        c.send(request("POST", COMP, completion("x", max_tokens=1)))
+    os.kill(s.pid, signal.SIGTERM)
+    check(until(lambda: "draining" in s.log()), "it drains")
+    time.sleep(0.2)  # all of it is told
+    for p in s.pids["frontend"]:
+        os.kill(p, signal.SIGCONT)
+    for c in waiting[10:]:
+        with contextlib.suppress(OSError):
+            c.send(request("POST", COMP, completion("x", max_tokens=1)))
+    for i, c in enumerate(waiting):
+        try:
+            r = c.response()
+            check(is_error(r, 503, code="draining") and r.header("connection") == "close" and not c.more(),
+                  "503 draining, then the end", i, r.status, r.text)
+        except (OSError, EOFError) as e:
+            check(False, "each is answered", i, e)
+        c.close()
+    equal(s.wait_exit(), 0, "exit code 0")
+    s.stop()
+
+
+@test
+def drain_with_a_stopped_frontend():
+    """It would keep the socket open and the drain waiting: killed for its silence, and its requests have
+    their rows."""
+    s = Server(frontends=2, drain_s=600, frontend_stall_s=2, sim_step_us=5000)
+    stopped, other = s.pids["frontend"]
+    mute = Stream(s, COMP, force(AB, prompt="x", max_tokens=8000, stream=True), conn=s.conn_at(stopped),
+                  headers=["X-Request-Id: mute"]).read(1)
+    heard = Stream(s, COMP, force(AB, prompt="x", max_tokens=400, stream=True), conn=s.conn_at(other),
+                   headers=["X-Request-Id: heard"]).read(1)
+    os.kill(stopped, signal.SIGSTOP)
+    os.kill(s.pid, signal.SIGTERM)
+    heard.rest()
+    equal((heard.text(), heard.done), ("ab" * 400, 1), "the other one's stream is whole")
+    equal(s.wait_exit(), 0, "the drain ends long before its limit")
+    check("a frontend gave no sign of life" in s.log(), "and why is told", s.log()[-500:])
+    equal(s.log().count("gave no sign of life"), 1, "once")
+    rows = {r["request_id"]: (r["status"], r["reason"]) for r in s.rows()}
+    check(sorted(rows) == ["heard", "mute"] and rows["heard"][1] == "length" and rows["mute"][0] == "cancelled",
+          "the rows", rows)
+    with contextlib.suppress(EOFError, ConnectionResetError):
+        mute.rest()
+    check(not mute.ended, "the killed one's stream is cut visibly")
+    mute.close()
+    s.stop()
+
+
+@test
+def drain_with_a_stopped_engine():
+    """It is replaced, as outside of a drain, and its streams are told."""
+    s = Server(drain_s=600, engine_stall_s=2)
+    st = forced(s, 8000, headers=["X-Request-Id: lost"]).read(2)
+    os.kill(s.pids["engine"][0], signal.SIGSTOP)
+    os.kill(s.pid, signal.SIGTERM)
+    st.rest()
+    equal([e["code"] for e in st.errors()], ["engine_lost"], "the stream is told")
+    equal(s.wait_exit(), 0, "the drain ends long before its limit")
+    equal([(r["request_id"], r["reason"]) for r in s.rows()], [("lost", "engine_lost")], "its row")
+    s.stop()
+
+
+@test
 def second_signal():
     """Case B27: a second signal ends it at once, whatever is open, still with terminal events and
     rows."""
