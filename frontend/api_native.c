@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a DELETE waits for the engine's word, and how often it looks: nobody rings us for the
- * slots of others, and they are used again soon after their end. */
+/* How long a DELETE waits for the engine's word, and when it looks: nobody rings us for the slots of
+ * others.  Soon, since most ends come with the next step, then more and more seldom: what the ring
+ * said of an end can be read for a while after the slot has been used again. */
 #define CANCEL_WAIT_NS (5 * 1000000000ull)
 #define CANCEL_LOOK_NS (1000000ull)
+#define CANCEL_LOOK_MAX_NS (64 * CANCEL_LOOK_NS)
 
 /* ---- events ---- */
 
@@ -199,6 +201,7 @@ struct tr_cancel_wait {
     struct tr_conn *conn;
     struct tr_stream_id id;
     uint64_t due_ns;
+    uint64_t look_ns, pause_ns; /* when next, if it is not our own; the pause after that */
     struct tr_cancel_wait *next, **pprev;
 };
 
@@ -268,6 +271,35 @@ static void wait_gone(void *owner, enum tr_conn_why why)
 static const struct tr_conn_owner_ops wait_ops = {
     .writable = wait_nothing, .half_closed = wait_nothing, .gone = wait_gone};
 
+/* Whether the engine has said it, or it is not waited for any longer.  Our own slots are looked at in
+ * every turn, which the ring's news make. */
+static bool is_told(struct tr_fe *fe, struct tr_cancel_wait *w, uint64_t now)
+{
+    uint32_t state = TR_FREE;
+    bool own = tr_stream_find(fe, w->id);
+
+    if (now >= w->due_ns)
+        return true;
+    if (!own && now < w->look_ns)
+        return false;
+    if (tr_ring_read(fe->shm, w->id.slot, w->id.gen, &state) < 0 || tr_state_terminal(state))
+        return true;
+    if (own)
+        return false;
+    w->look_ns = now + w->pause_ns;
+    w->pause_ns = w->pause_ns < CANCEL_LOOK_MAX_NS ? 2 * w->pause_ns : w->pause_ns;
+    return false;
+}
+
+static void wake_for(struct tr_fe *fe, const struct tr_cancel_wait *w)
+{
+    bool soon = w->look_ns && w->look_ns < w->due_ns;
+    uint64_t at = soon && !tr_stream_find(fe, w->id) ? w->look_ns : w->due_ns;
+
+    if (!fe->wake_ns || at < fe->wake_ns)
+        fe->wake_ns = at;
+}
+
 bool tr_api_native_pump(struct tr_fe *fe)
 {
     struct tr_cancel_wait *next;
@@ -275,12 +307,9 @@ bool tr_api_native_pump(struct tr_fe *fe)
     bool moved = false;
 
     for (struct tr_cancel_wait *w = fe->cancel_wait; w; w = next) {
-        uint32_t state = TR_FREE;
         next = w->next;
-        if (tr_ring_read(fe->shm, w->id.slot, w->id.gen, &state) >= 0 &&
-            !tr_state_terminal(state) && now < w->due_ns) {
-            if (!fe->wake_ns || now + CANCEL_LOOK_NS < fe->wake_ns)
-                fe->wake_ns = now + CANCEL_LOOK_NS;
+        if (!is_told(fe, w, now)) {
+            wake_for(fe, w);
             continue;
         }
         struct tr_conn *c = w->conn;
@@ -305,6 +334,7 @@ static void wait_for_end(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_i
                                  .conn = c,
                                  .id = id,
                                  .due_ns = tr_now_ns() + CANCEL_WAIT_NS,
+                                 .pause_ns = CANCEL_LOOK_NS,
                                  .next = fe->cancel_wait,
                                  .pprev = &fe->cancel_wait};
     if (w->next)

@@ -539,6 +539,32 @@ Test(stream, a_stream_of_another_frontend_is_cancelled_by_a_message)
     tr_rig_close(c, false);
 }
 
+Test(stream, a_delete_that_waits_looks_more_and_more_seldom)
+{
+    struct tr_rig_client *c = post("/v1/streams", PROMPT("")), *d = tr_rig_connect(&rig, 0);
+    char id[64], path[96];
+    unsigned turns = 0;
+
+    id_of(c, id);
+    rig.fe.streams->name.rand ^= 1; /* another frontend's */
+    snprintf(path, sizeof(path), "/v1/streams/%s", id);
+    rig.engine.deaf = true;
+    tr_rig_send(d, "DELETE", path, NULL, NULL);
+    tr_rig_run(&rig);
+    uint64_t begin = tr_now_ns();
+    for (; tr_now_ns() - begin < 500000000; turns++)
+        tr_fe_turn(&rig.fe, true);
+    uint64_t most = 16 + (tr_now_ns() - begin) / 20000000;
+    cr_expect_leq(turns, most, "%u turns", turns);
+    cr_expect(rig.fe.cancel_wait);
+    rig.engine.deaf = false;
+    tr_rig_run_ms(&rig, 200);
+    tr_rig_read(d);
+    cr_expect(strstr(tr_rig_body(d), "\"status\":\"cancelled\""), "%s", tr_rig_body(d));
+    tr_rig_close(d, false);
+    tr_rig_close(c, false);
+}
+
 Test(stream, nothing_open_is_503_at_once_also_while_the_engine_stands_still)
 {
     const char *answer;
