@@ -54,21 +54,20 @@ static void open_slot(struct tr_sched *sc, uint32_t slot)
     tr_claim_set(sc->s, slot, (struct tr_claim){.state = TR_CLAIM_OPEN, .gen = q->gen});
 }
 
-/* Takes back one open slot; one that is claimed in that moment stays with its frontend. */
-static bool close_one(struct tr_sched *sc)
+/* Takes back up to n open slots; one that is claimed in that moment stays with its frontend. */
+static void take_back(struct tr_sched *sc, uint32_t n)
 {
-    for (uint32_t slot = 0; slot < sc->s->config.n_slots; slot++) {
+    for (uint32_t slot = 0; n && slot < sc->s->config.n_slots; slot++) {
         struct tr_seq *q = &sc->seq[slot];
         struct tr_claim open = {.state = TR_CLAIM_OPEN, .gen = q->gen};
         struct tr_claim shut = {.state = TR_CLAIM_CLOSED, .gen = q->gen};
-        if (q->use == TR_SLOT_OFFERED && tr_claim_swap(sc->s, slot, open, shut)) {
-            q->use = TR_SLOT_CLOSED;
-            sc->closed[sc->n_closed++] = slot;
-            sc->n_offered--;
-            return true;
-        }
+        if (q->use != TR_SLOT_OFFERED || !tr_claim_swap(sc->s, slot, open, shut))
+            continue;
+        q->use = TR_SLOT_CLOSED;
+        sc->closed[sc->n_closed++] = slot;
+        sc->n_offered--;
+        n--;
     }
-    return false;
 }
 
 /* Those that count against --max-seqs + --max-queue. */
@@ -89,8 +88,8 @@ void tr_offer_keep(struct tr_sched *sc)
     uint32_t have = counted(sc), want = sc->cut ? 0 : sc->s->config.n_admit;
     for (; have < want && sc->n_closed; have++)
         open_slot(sc, sc->closed[--sc->n_closed]);
-    for (; have > want && close_one(sc); have--)
-        ;
+    if (have > want)
+        take_back(sc, have - want);
 }
 
 /* Under a new generation, so that whoever held the old claim cannot submit it any more. */

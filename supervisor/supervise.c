@@ -31,6 +31,14 @@ void tr_sup_set(_Atomic uint32_t *p, uint32_t v)
     atomic_store_explicit(p, v, memory_order_relaxed);
 }
 
+/* Room for the lines below: a pipe that polls as writable takes PIPE_BUF bytes at once.  What is
+ * neither a pipe nor a terminal always does. */
+static bool has_room(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1;
+}
+
 static void announce(struct tr_supervisor *v)
 {
     const struct tr_heritage *h = v->h;
@@ -38,6 +46,11 @@ static void announce(struct tr_supervisor *v)
                            ? "127.0.0.1"
                            : h->opt.host;
     const char *open = strchr(host, ':') ? "[" : "", *close = *open ? "]" : "";
+    v->announced = true;
+    if (!has_room(STDOUT_FILENO)) {
+        tr_log(TR_LOG_WARN, "ready; standard output has no room for the line that says so");
+        return;
+    }
     printf("tokenring ready on http://%s%s%s:%u (model %s, %u frontends)\n"
            "  curl -N http://%s%s%s:%u/v1/chat/completions -H 'Content-Type: application/json' -d "
            "'{\"model\":\"%s\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Tell "
@@ -45,7 +58,6 @@ static void announce(struct tr_supervisor *v)
            open, host, close, h->port, h->served_name, v->n_front, open, host, close, h->port,
            h->served_name);
     fflush(stdout);
-    v->announced = true;
 }
 
 /* ---- the loop ---- */

@@ -125,6 +125,16 @@ def memory_of_a_frontend():
 
 
 @test
+def most_places():
+    """The longest queue that may be asked for: the engine ends by itself, it is not killed."""
+    with Server(TINY, max_queue=65536 if LONG else 1024) as s:
+        check(until(lambda: s.post(COMP, completion("x", max_tokens=1)).status == 200), "it serves")
+        s.child.send_signal(signal.SIGTERM)
+        equal(s.wait_exit(3 * WAIT), 0, "it drains")
+        check("killed by signal" not in s.log(), "each process ends by itself", s.log()[-400:])
+
+
+@test
 def memory_at_the_start():
     """What does not fit ends the start with its reason."""
     if not SANITIZED:  # it needs more address space than there can be
@@ -275,15 +285,46 @@ def read_only_places():
     equal(os.listdir(folder), [], "the service leaves nothing in its folder")
 
 
-@test
-def log_that_nobody_reads():
-    """A full pipe as standard error: nobody waits for it."""
+def full_pipe():
     r, w = os.pipe()
     os.set_blocking(w, False)
     with contextlib.suppress(BlockingIOError):
         while os.write(w, b"x" * 4096):
             pass
     os.set_blocking(w, True)  # as a service manager hands it over
+    return r, w
+
+
+@test
+def ready_line_that_nobody_reads():
+    """A full pipe as standard output: the line is left out, the supervisor goes on."""
+    r, w = full_pipe()
+    err = os.path.join(TMP, "ready-line")
+    with open(err, "w", encoding="utf-8") as f:
+        p = subprocess.Popen(command(dict(TINY, port=0, frontends=2)), stdout=w, stderr=f)
+    os.close(w)
+    try:
+        def told():
+            with open(err, encoding="utf-8") as f:
+                return "ready; standard output has no room" in f.read()
+        check(until(told), "the log says that it is ready")
+        old = [c for c in children(p.pid) if "engine" in title(c)]
+        os.kill(old[0], signal.SIGKILL)
+        check(until(lambda: any("engine" in title(c) and c not in old and living(c)
+                                for c in children(p.pid))), "the engine is replaced")
+        p.send_signal(signal.SIGTERM)
+        equal(p.wait(WAIT), 0, "it drains")
+    finally:
+        if p.poll() is None:
+            p.kill()
+        p.wait()
+        os.close(r)
+
+
+@test
+def log_that_nobody_reads():
+    """A full pipe as standard error: nobody waits for it."""
+    r, w = full_pipe()
     p = subprocess.Popen(command(dict(SIM, port=0, frontends=2)), stdout=subprocess.PIPE, stderr=w,
                          text=True)
     os.close(w)
