@@ -324,9 +324,13 @@ def deaths_in_the_middle():
         for t in threads:
             t.join(WAIT)
         check(not any(t.is_alive() for t in threads) and not odd, "no answer is wrong", odd[:3])
-        # The last word on their number; a new one that is killed three times is given up.
-        words = re.findall(r"(?:one more frontend:|one frontend less:|could not start: the) (\d+)", s.log())
-        wanted = int(words[-1]) if words else wanted
+        # The last word on their number; a further one that is killed three times is given up, one that
+        # was to replace another is not counted in it.
+        for more, number, there in re.findall(
+                r"(?:one more frontend:|one frontend less:) (\d+)|"
+                r"frontend (\d+) could not start: the (\d+)", s.log()):
+            if more or int(number) >= int(there):
+                wanted = int(more or there)
 
         def settled():
             return len(frontends(s)) == wanted and s.get("/health").status == 200
