@@ -93,6 +93,13 @@ static enum tr_err why_none(const struct tr_fe *fe)
     return behind && live < fe->shm->config.n_admit ? TR_ERR_LEDGER_BACKLOG : TR_ERR_OVERLOADED;
 }
 
+enum tr_err tr_admit_look(const struct tr_fe *fe)
+{
+    enum tr_err e = tr_fe_state(fe);
+
+    return e || tr_claim_any(fe->shm) ? e : why_none(fe);
+}
+
 enum tr_err tr_admit(struct tr_fe *fe, const struct tr_ask *a, struct tr_admitted *out)
 {
     struct tr_msg msg[TR_MAX_CHOICES];

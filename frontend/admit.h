@@ -18,6 +18,10 @@ struct tr_admitted {
     uint32_t slot[TR_MAX_CHOICES], gen[TR_MAX_CHOICES];
 };
 
+/* TR_OK, or why no slot could be had now.  Nothing is held: it is asked before the work that a refused
+ * request should not cost, and tr_admit decides. */
+enum tr_err tr_admit_look(const struct tr_fe *fe);
+
 /* TR_OK and *out, or why not. */
 enum tr_err tr_admit(struct tr_fe *fe, const struct tr_ask *a, struct tr_admitted *out);
 

@@ -89,17 +89,27 @@ static int read_headers(const struct tr_http_request *rq, struct tr_ask *a, stru
 
 /* ---- POST ---- */
 
+/* As far as it takes to tell nonsense (400): not rendered, not encoded. */
+static int make_less(struct tr_task *t)
+{
+    return tr_ask_parse(t->ask, &t->fault) || tr_params_read(t->ask, t->api, &t->fault) ? -EINVAL
+                                                                                        : 0;
+}
+
 static int make(struct tr_task *t)
 {
-    return tr_ask_parse(t->ask, &t->fault) || tr_params_read(t->ask, t->api, &t->fault) ||
-                   tr_ask_encode(t->ask, &t->fault)
-               ? -EINVAL
-               : 0;
+    return make_less(t) || tr_ask_encode(t->ask, &t->fault) ? -EINVAL : 0;
 }
 
 static int make_rest(struct tr_task *t)
 {
     return tr_ask_encode(t->ask, &t->fault);
+}
+
+static int make_nothing(struct tr_task *t)
+{
+    (void)t;
+    return 0;
 }
 
 static void start(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c)
@@ -110,16 +120,9 @@ static void start(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c)
     tr_stream_start(fe, c, a, t->dialect, t->frame);
 }
 
-/* No place to be had: say so before the work of encoding. */
-static bool unavailable(struct tr_fe *fe, struct tr_conn *c)
+static void refuse(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c)
 {
-    enum tr_err e = tr_fe_state(fe);
-
-    if (e == TR_OK)
-        return false;
-    tr_stat_add(fe->stat, TR_STAT_REFUSED_UNAVAILABLE, 1);
-    tr_conn_error(c, e, NULL, NULL);
-    return true;
+    tr_stream_refuse(fe, c, t->refusal);
 }
 
 void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_fe *fe,
@@ -139,18 +142,22 @@ void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_
     tr_api_key(rq, a->key);
     a->arrival_ns = rq->arrived_ns;
     a->timeout_ns = fe->cfg->timeout_ns;
-    bool good = read_headers(rq, a, &t->fault) == 0;
-    if (good && !tr_task_is_long(t)) {
-        good = tr_ask_parse(a, &t->fault) == 0 && tr_params_read(a, api, &t->fault) == 0;
+    bool is_long = tr_task_is_long(t), good = read_headers(rq, a, &t->fault) == 0;
+    if (good && !is_long) {
+        good = make_less(t) == 0;
         t->make = make_rest;
     }
-    if (good && !unavailable(fe, c)) {
-        tr_task_run(t);
+    if (!good) {
+        tr_api_refuse(fe, c, &t->fault);
+        tr_task_free(t);
         return;
     }
-    if (!good)
-        tr_api_refuse(fe, c, &t->fault);
-    tr_task_free(t);
+    t->refusal = tr_admit_look(fe);
+    if (t->refusal) { /* said before the work of encoding */
+        t->make = is_long ? make_less : make_nothing;
+        t->answer = refuse;
+    }
+    tr_task_run(t);
 }
 
 /* ---- routes ---- */

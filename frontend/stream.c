@@ -222,7 +222,7 @@ static const struct tr_conn_owner_ops owner_ops = {
 
 /* ---- start ---- */
 
-static void refuse(struct tr_fe *fe, struct tr_conn *c, enum tr_err e)
+void tr_stream_refuse(struct tr_fe *fe, struct tr_conn *c, enum tr_err e)
 {
     tr_stat_add(fe->stat,
                 e == TR_ERR_OVERLOADED ? TR_STAT_REFUSED_OVERLOAD : TR_STAT_REFUSED_UNAVAILABLE, 1);
@@ -298,7 +298,7 @@ void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
     s = make(fe, c, ask);
     enum tr_err e = s ? tr_admit(fe, ask, &ad) : TR_ERR_INTERNAL;
     if (e) {
-        refuse(fe, c, e);
+        tr_stream_refuse(fe, c, e);
         if (s)
             free_stream(s);
         else

@@ -110,6 +110,9 @@ struct tr_stream {
 void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
                      const struct tr_dialect *dialect, enum tr_frame frame);
 
+/* Answers a request that cannot be admitted, and counts it. */
+void tr_stream_refuse(struct tr_fe *fe, struct tr_conn *c, enum tr_err e);
+
 /* Looks at the streams that are due and at rings with news, and does what can be done.  True if
  * anything moved. */
 bool tr_streams_pump(struct tr_fe *fe);

@@ -27,6 +27,7 @@ struct tr_task {
     enum tr_api api;
     const struct tr_dialect *dialect;
     enum tr_frame frame;
+    enum tr_err refusal; /* nothing is open: what to say if the body is good */
 
     int (*make)(struct tr_task *t); /* 0, or -EINVAL with fault */
     void (*answer)(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c);

@@ -72,6 +72,19 @@ int tr_claim_take(struct tr_shm *s, uint32_t n, uint32_t *slots, uint32_t *gens)
     return 0;
 }
 
+bool tr_claim_any(const struct tr_shm *s)
+{
+    for (uint32_t i = 0; i < s->config.n_slots; i++) {
+        uint32_t slot = (s->claim_hint + i) % s->config.n_slots;
+        /* Relaxed: only tr_claim_take decides. */
+        uint64_t word = atomic_load_explicit(&s->claims->word[slot], memory_order_relaxed);
+        struct tr_claim c = tr_claim_unpack(word);
+        if (c.state == TR_CLAIM_OPEN && s->taken_gen[slot] != c.gen && is_free(s, slot, c.gen))
+            return true;
+    }
+    return false;
+}
+
 void tr_claim_give(struct tr_shm *s, uint32_t slot, uint32_t gen)
 {
     TR_ASSERT_ROLE(TR_ROLE_FRONTEND);

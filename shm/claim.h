@@ -43,6 +43,10 @@ struct tr_shm;
  * 0, or -EAGAIN when fewer than n are open; nothing is then held. */
 int tr_claim_take(struct tr_shm *s, uint32_t n, uint32_t *slots, uint32_t *gens);
 
+/* Frontend: whether a slot looks open now; nothing is held.  Who would be refused is told before he
+ * costs more than the look. */
+bool tr_claim_any(const struct tr_shm *s);
+
 /* Frontend: whether what it has claimed and submitted will not be admitted, because the word says
  * something else and the ring has no request. */
 bool tr_claim_is_lost(const struct tr_shm *s, uint32_t slot, uint32_t gen);

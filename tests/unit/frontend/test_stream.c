@@ -565,6 +565,35 @@ Test(stream, a_delete_that_waits_looks_more_and_more_seldom)
     tr_rig_close(c, false);
 }
 
+static char too_long_json[70000];
+
+/* A prompt of more tokens than the context has. */
+static char *too_long(size_t n)
+{
+    char *p =
+        too_long_json + sprintf(too_long_json, "{\"model\":\"sim\",\"max_tokens\":1,\"prompt\":\"");
+
+    memset(p, 'a', n);
+    strcpy(p + n, "\"}");
+    return too_long_json;
+}
+
+/* What is answered to a body that a worker makes. */
+static const char *ask_worker(const char *json)
+{
+    static char out[1000];
+    struct tr_rig_client *c = tr_rig_connect(&rig, 0);
+
+    tr_rig_send(c, "POST", "/v1/completions", NULL, json);
+    for (int i = 0; i < 2000 && !strstr(c->buf, "\"error\""); i++) {
+        receive(c);
+        usleep(1000);
+    }
+    snprintf(out, sizeof(out), "%s", tr_rig_body(c));
+    tr_rig_close(c, false);
+    return out;
+}
+
 Test(stream, nothing_open_is_503_at_once_also_while_the_engine_stands_still)
 {
     const char *answer;
@@ -576,6 +605,15 @@ Test(stream, nothing_open_is_503_at_once_also_while_the_engine_stands_still)
         c[i] = post("/v1/completions", PROMPT(",\"stream\":true"));
     cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(""), &answer) == 503);
     cr_expect(strstr(answer, "\"code\":\"engine_overloaded\""), "%s", answer);
+    /* It costs no encoding, which would find more tokens than fit; nonsense is told all the same. */
+    tr_rig_ask(&rig, "POST", "/v1/completions", too_long(2000), &answer);
+    cr_expect(strstr(answer, "\"code\":\"engine_overloaded\""), "short: %s", answer);
+    tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(",\"top_p\":7"), &answer);
+    cr_expect(strstr(answer, "\"param\":\"top_p\""), "%s", answer);
+    cr_expect(strstr(ask_worker(too_long(60000)), "\"code\":\"engine_overloaded\""), "long");
+    strcpy(strrchr(too_long(60000), '"'), "\",\"top_p\":7}");
+    cr_expect(strstr(ask_worker(too_long_json), "\"param\":\"top_p\""), "long");
+    cr_expect_eq(atomic_load(&rig.fe.stat->value[TR_STAT_REFUSED_OVERLOAD]), 3u);
     for (int i = 0; i < 32; i++)
         tr_rig_close(c[i], true);
 }
