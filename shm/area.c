@@ -72,6 +72,15 @@ void tr_area_init(struct tr_shm *s)
     atomic_store_explicit(&s->area[a]->subq_tail, head, memory_order_release);
 }
 
+/* The engine will look at the slot: at its command, and at its cursors if it is parked.  The bits
+ * publish what was stored before; they pair with the take in tr_cmd_sweep. */
+static void mark_dirty(struct tr_shm *s, uint32_t slot)
+{
+    struct tr_bitmap b = dirty(s, s->my_area);
+    tr_bitmap_add(&b, slot / 64, 1ull << (slot % 64));
+    tr_bell_ring_engine(s);
+}
+
 /* ---- submission queue ---- */
 
 int tr_subq_push(struct tr_shm *s, const struct tr_msg *m, uint32_t n)
@@ -136,10 +145,7 @@ void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, u
     else if (!how_set)
         word |= (uint64_t)flag << 56 | (uint64_t)(arg & 0xffffffu) << 32;
     atomic_store_explicit(cmd, word | gen, memory_order_relaxed);
-    /* Publishes the command; pairs with the take in tr_cmd_sweep. */
-    struct tr_bitmap b = dirty(s, s->my_area);
-    tr_bitmap_add(&b, slot / 64, 1ull << (slot % 64));
-    tr_bell_ring_engine(s);
+    mark_dirty(s, slot);
 }
 
 uint64_t tr_cmd_word(const struct tr_shm *s, uint32_t area, uint32_t slot)
@@ -211,9 +217,17 @@ void tr_cursor_want(struct tr_shm *s, uint32_t slot)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);
     atomic_store_explicit(&tr_ring_at(s, slot)->wants_cursor, 1, memory_order_relaxed);
-    /* The caller's look at the cursors comes behind this; pairs with the fences in tr_cursor_set
-     * and tr_lpring_pop. */
+    /* The caller's look at the cursors comes behind this; pairs with the fence in tr_cursor_moved. */
     atomic_thread_fence(memory_order_seq_cst);
+}
+
+void tr_cursor_moved(struct tr_shm *s, uint32_t slot)
+{
+    /* Parking is a Dekker handshake: the engine stores wants_cursor, fences and reads the cursors
+     * again; the caller has stored them, we fence and read wants_cursor.  One of us sees the other. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&tr_ring_at(s, slot)->wants_cursor, memory_order_relaxed))
+        mark_dirty(s, slot);
 }
 
 void tr_cursor_set(struct tr_shm *s, uint32_t slot, uint64_t scanned, uint64_t sent)
@@ -222,11 +236,7 @@ void tr_cursor_set(struct tr_shm *s, uint32_t slot, uint64_t scanned, uint64_t s
     struct tr_cursor *c = tr_cursor_at(s, s->my_area, slot);
     atomic_store_explicit(&c->scanned, scanned, memory_order_release);
     atomic_store_explicit(&c->sent, sent, memory_order_release);
-    /* Parking is a Dekker handshake: the engine stores wants_cursor, fences and reads the cursors
-     * again; we store the cursors, fence and read wants_cursor.  One of us sees the other. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&tr_ring_at(s, slot)->wants_cursor, memory_order_relaxed))
-        tr_bell_ring_engine(s);
+    tr_cursor_moved(s, slot);
 }
 
 /* ---- delivery records ---- */

@@ -86,7 +86,7 @@ void tr_subq_consume(struct tr_shm *s, uint32_t area, uint32_t n);
 void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, uint32_t arg);
 
 /* Engine.  Calls fn(arg, area, slot, word) for every slot whose dirty bit was set since the last
- * call; clears the bits (acquire, pairs with tr_cmd_post). */
+ * call; clears the bits (acquire, pairs with tr_cmd_post and tr_cursor_moved). */
 void tr_cmd_sweep(struct tr_shm *s, uint32_t area,
                   void (*fn)(void *arg, uint32_t area, uint32_t slot, uint64_t word), void *arg);
 uint64_t tr_cmd_word(const struct tr_shm *s, uint32_t area, uint32_t slot);
@@ -116,10 +116,12 @@ void tr_news_take(struct tr_shm *s, void (*fn)(void *arg, uint32_t slot), void *
 
 /* Frontend.  Clears cursors and command word of a slot it has just claimed. */
 void tr_cursor_reset(struct tr_shm *s, uint32_t slot, uint32_t gen);
-/* Engine.  Asks to be rung when a cursor of the slot moves; the caller then looks at them once more
- * before it relies on that (tr_ring.wants_cursor; taken back by a relaxed 0). */
+/* Engine.  Asks for a dirty bit and the bell whenever a cursor of the slot moves; the caller then
+ * looks at them once more before it relies on that (tr_ring.wants_cursor; taken back by a relaxed 0). */
 void tr_cursor_want(struct tr_shm *s, uint32_t slot);
-/* Frontend.  Publishes both cursors; rings the engine when the slot is parked and waits for it. */
+/* Frontend, after it stored a cursor of the slot: tells the engine if it wants to know. */
+void tr_cursor_moved(struct tr_shm *s, uint32_t slot);
+/* Frontend.  Publishes both cursors; tells the engine when the slot is parked and waits for it. */
 void tr_cursor_set(struct tr_shm *s, uint32_t slot, uint64_t scanned, uint64_t sent);
 /* Engine (any area) and owner. */
 struct tr_cursor *tr_cursor_at(const struct tr_shm *s, uint32_t area, uint32_t slot);

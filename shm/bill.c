@@ -55,15 +55,20 @@ void tr_bill_durable(struct tr_shm *s, uint64_t upto)
 {
     TR_ASSERT_ROLE(TR_ROLE_LEDGER);
     /* Release: we have copied the records (head), and the file has them (durable).  Pairs with
-     * tr_bill_push and tr_bill_is_durable. */
+     * tr_bill_push and tr_bill_n_durable. */
     atomic_store_explicit(&s->ledger->bill_head, upto, memory_order_release);
     atomic_store_explicit(&s->ledger->durable, upto, memory_order_release);
 }
 
-bool tr_bill_is_durable(const struct tr_shm *s, uint64_t bill_seq)
+uint64_t tr_bill_n_durable(const struct tr_shm *s)
 {
     if (!s->config.ledger)
-        return true;
+        return UINT64_MAX;
     /* Acquire: pairs with the release in tr_bill_durable. */
-    return atomic_load_explicit(&s->ledger->durable, memory_order_acquire) >= bill_seq;
+    return atomic_load_explicit(&s->ledger->durable, memory_order_acquire);
+}
+
+bool tr_bill_is_durable(const struct tr_shm *s, uint64_t bill_seq)
+{
+    return tr_bill_n_durable(s) >= bill_seq;
 }

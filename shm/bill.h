@@ -65,5 +65,7 @@ void tr_bill_durable(struct tr_shm *s, uint64_t upto);
 
 /* Engine and frontends.  Whether the record with this bill_seq (not 0) is durable. */
 bool tr_bill_is_durable(const struct tr_shm *s, uint64_t bill_seq);
+/* Engine.  All records up to this bill_seq are; without a ledger every one. */
+uint64_t tr_bill_n_durable(const struct tr_shm *s);
 
 #endif

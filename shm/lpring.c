@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/lpring.h"
 
-#include "shm/bell.h"
 #include "shm/region.h"
 
 #include <errno.h>
@@ -63,8 +62,6 @@ void tr_lpring_pop(struct tr_shm *s, uint32_t slot)
     uint64_t head = atomic_load_explicit(&c->lp_head, memory_order_relaxed);
     /* Release: we have copied the entry before it may be overwritten; pairs with head_of. */
     atomic_store_explicit(&c->lp_head, head + 1, memory_order_release);
-    /* A sequence that parked on a full ring waits for this; same handshake as tr_cursor_set. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&tr_ring_at(s, slot)->wants_cursor, memory_order_relaxed))
-        tr_bell_ring_engine(s);
+    /* A sequence that parked on a full ring waits for this. */
+    tr_cursor_moved(s, slot);
 }

@@ -59,7 +59,7 @@ struct tr_ring {
     _Atomic uint32_t queue_pos;    /* relaxed         relaxed         0 = next, while waiting */
     _Atomic uint32_t prefill_done; /* relaxed         relaxed         prompt tokens processed */
     _Atomic uint32_t
-        wants_cursor; /* seq_cst         seq_cst         1: parked, ring the bell when a cursor moves */
+        wants_cursor; /* seq_cst         seq_cst         1: parked, set the dirty bit when a cursor moves */
 
     TR_LINE _Atomic uint64_t published; /* release         acquire         output ids */
     _Atomic uint64_t lp_tail;           /* release         acquire         logprob entries pushed */

@@ -559,7 +559,8 @@ static void bell(void)
 }
 
 /* Parking: the engine stores wants_cursor, fences, looks at the cursor; tr_cursor_set and
- * tr_lpring_pop store a cursor, fence, look at wants_cursor and ring a bell that is asleep. */
+ * tr_lpring_pop store a cursor, fence, look at wants_cursor, set the dirty bit and ring a bell that is
+ * asleep. */
 static bool pops;
 
 static void *parker(void *arg)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/area.h"
 
+#include "shm/lpring.h"
 #include "testlib/shm_rig.h"
 
 #include <criterion/criterion.h>
@@ -152,6 +153,26 @@ Test(area, another_generation_starts_clean)
     cr_assert_eq(atomic_load(&tr_cursor_at(&r.s, 0, 7)->scanned), 0);
     tr_cmd_post(&r.s, 7, 3, TR_CMD_CANCEL, TR_ERR_CANCELLED);
     cr_assert_eq(tr_cmd_flags(tr_cmd_word(&r.s, 0, 7)), TR_CMD_CANCEL);
+}
+
+Test(area, a_moved_cursor_is_told_like_a_command_to_an_engine_that_wants_to_know)
+{
+    struct tr_lp lp = {0};
+    tr_role = TR_ROLE_FRONTEND;
+    tr_cursor_set(&r.s, 7, 3, 2);
+    cr_assert_eq(sweep().n, 0, "not parked");
+    tr_role = TR_ROLE_ENGINE;
+    tr_cursor_want(&r.s, 7);
+    cr_assert_eq(tr_lpring_push(&r.s, 7, &lp), 0);
+    tr_role = TR_ROLE_FRONTEND;
+    tr_cursor_set(&r.s, 6, 3, 3);
+    tr_cursor_set(&r.s, 7, 3, 3);
+    struct seen s = sweep();
+    cr_assert_eq(s.n, 1);
+    cr_assert_eq(s.slot[0], 7);
+    cr_assert_eq(tr_cmd_flags(s.word[0]), 0);
+    tr_lpring_pop(&r.s, 7);
+    cr_assert_eq(sweep().n, 1);
 }
 
 Test(area, no_cursor_outside)
