@@ -12,6 +12,10 @@ struct plan {
     uint32_t chunk;    /* prefill rows left */
     uint32_t out;      /* of those, with logits for every row */
     uint32_t preempted;
+    uint32_t aside;     /* of those aside, the oldest so many keep their blocks */
+    uint32_t evictable; /* blocks of all that are parked */
+    uint32_t young;     /* no parked sequence at or behind this index has blocks to give */
+    uint32_t growers;   /* in the batch: may need one more block some day */
 };
 
 static uint32_t min2(uint32_t a, uint32_t b)
@@ -58,31 +62,36 @@ static void park_or_count(struct plan *p)
     for (uint32_t i = 0; i < p->in->n; i++) {
         const struct tr_plan_seq *q = &p->in->seqs[i];
         p->todo[i] = (struct tr_plan_do){TR_PLAN_STAY, false, 0};
-        if (!batched(p, i))
-            continue;
-        if (q->hold)
+        if (batched(p, i) && q->hold)
             p->todo[i].what = TR_PLAN_PARK;
-        else
+        else if (batched(p, i))
             p->in_batch++;
+        if (parked(p, i))
+            p->evictable += q->blocks;
     }
 }
 
 /* ---- making room ---- */
 
-/* Blocks that parked sequences other than `keep` would give. */
-static uint32_t evictable(const struct plan *p, uint32_t keep)
+static bool evict_aside(struct plan *p)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->in->n; i++)
-        if (i != keep && parked(p, i))
-            n += held(p, i);
-    return n;
+    if (!p->aside)
+        return false;
+    uint32_t blocks = p->in->aside[--p->aside];
+    p->free += blocks;
+    p->evictable -= blocks;
+    return true;
 }
 
+/* Never those of `keep`, which is about to come in: the search does not return to it. */
 static bool evict_one(struct plan *p, uint32_t keep)
 {
-    for (uint32_t i = p->in->n; i-- > 0;) {
+    if (evict_aside(p))
+        return true;
+    while (p->young > 0) {
+        uint32_t i = --p->young;
         if (i != keep && parked(p, i) && held(p, i)) {
+            p->evictable -= held(p, i);
             drop(p, i);
             return true;
         }
@@ -140,16 +149,9 @@ static void give_prefill_rows(struct plan *p, uint32_t i)
 
 /* ---- rules 4 and 5 ---- */
 
-/* Sequences of the batch, and `i`, that may need one more block some day. */
-static uint32_t growers(const struct plan *p, uint32_t i)
+static uint32_t grows(const struct tr_plan_seq *q)
 {
-    uint32_t n = 0;
-    for (uint32_t j = 0; j < p->in->n; j++) {
-        const struct tr_plan_seq *q = &p->in->seqs[j];
-        if ((j == i || batched(p, j)) && tr_kv_blocks_for(q->limit) > tr_kv_blocks_for(q->total))
-            n++;
-    }
-    return n;
+    return tr_kv_blocks_for(q->limit) > tr_kv_blocks_for(q->total);
 }
 
 /* Lets a parked or waiting sequence into the batch; false if it does not fit. */
@@ -162,12 +164,15 @@ static bool let_in(struct plan *p, uint32_t i, enum tr_plan_what how)
         (q->out_rows && p->out == 0))
         return false;
     uint32_t need = tr_kv_blocks_for(q->total) - min2(held(p, i), tr_kv_blocks_for(q->total));
-    uint32_t reserve = growers(p, i);
-    if (need + reserve > p->free && need + reserve > p->free + evictable(p, i))
+    uint32_t reserve = p->growers + grows(q);
+    uint32_t own = parked(p, i) ? held(p, i) : 0;
+    if (need + reserve > p->free && need + reserve > p->free + (p->evictable - own))
         return false;
+    p->evictable -= own;
     while (need + reserve > p->free && evict_one(p, i))
         ;
     p->free -= need;
+    p->growers += grows(q);
     p->todo[i].what = how;
     p->in_batch++;
     if (decodes) {
@@ -181,6 +186,8 @@ static bool let_in(struct plan *p, uint32_t i, enum tr_plan_what how)
 
 static void let_in_all(struct plan *p)
 {
+    for (uint32_t i = 0; i < p->in->n; i++)
+        p->growers += batched(p, i) ? grows(&p->in->seqs[i]) : 0;
     for (uint32_t i = 0; i < p->in->n; i++) {
         const struct tr_plan_seq *q = &p->in->seqs[i];
         if (q->state == TR_PARKED && q->ready && !q->hold && !let_in(p, i, TR_PLAN_UNPARK))
@@ -193,9 +200,15 @@ static void let_in_all(struct plan *p)
     }
 }
 
-uint32_t tr_plan_make(const struct tr_plan_in *in, struct tr_plan_do *todo)
+uint32_t tr_plan_make(const struct tr_plan_in *in, struct tr_plan_do *todo, uint32_t *evict)
 {
-    struct plan p = {.in = in, .todo = todo, .free = in->free_blocks, .out = in->out_chunk};
+    struct plan p = {.in = in,
+                     .todo = todo,
+                     .free = in->free_blocks,
+                     .out = in->out_chunk,
+                     .aside = in->n_aside,
+                     .evictable = in->aside_total,
+                     .young = in->n};
     p.chunk = in->prefill_chunk ? in->prefill_chunk : in->max_rows;
     park_or_count(&p);
     for (uint32_t i = 0; i < in->n; i++)
@@ -206,5 +219,6 @@ uint32_t tr_plan_make(const struct tr_plan_in *in, struct tr_plan_do *todo)
             give_prefill_rows(&p, i);
     if (p.preempted == 0)
         let_in_all(&p);
+    *evict = in->n_aside - p.aside;
     return p.rows;
 }

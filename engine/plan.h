@@ -9,7 +9,8 @@
  * The order of the rules is the policy:
  *   1  who must not run (reader behind) gives back its place in the batch at once
  *   2  every running sequence gets its row, oldest first.  If blocks run out, parked sequences lose
- *      theirs (youngest first), then the youngest in the batch is preempted
+ *      theirs (first those that stand aside, whose readers are farthest behind; youngest first), then
+ *      the youngest in the batch is preempted
  *   3  prefills under way share the chunk of the step, oldest first
  *   4  parked sequences whose reader has caught up come back, oldest first
  *   5  waiting ones are admitted in the order of arrival while places, blocks and chunk last, unless
@@ -41,6 +42,9 @@ struct tr_plan_seq {
 struct tr_plan_in {
     const struct tr_plan_seq *seqs; /* [n], oldest first */
     uint32_t n;
+    const uint32_t *aside; /* [n_aside], oldest first: blocks of parked ones that are not in seqs */
+    uint32_t n_aside;
+    uint32_t aside_total;   /* blocks of all of those */
     uint32_t max_seqs;      /* places in the batch */
     uint32_t max_rows;      /* rows in a step */
     uint32_t prefill_chunk; /* prefill tokens in a step, all sequences together; 0: no limit */
@@ -56,7 +60,8 @@ struct tr_plan_do {
     uint32_t rows; /* rows in this step: tokens in_kv .. in_kv + rows, in_kv as 0 after a drop */
 };
 
-/* Fills todo [n].  Returns the rows of the step. */
-uint32_t tr_plan_make(const struct tr_plan_in *in, struct tr_plan_do *todo);
+/* Fills todo [n]; *evict of those aside, the youngest, give back their blocks.  Returns the rows of
+ * the step. */
+uint32_t tr_plan_make(const struct tr_plan_in *in, struct tr_plan_do *todo, uint32_t *evict);
 
 #endif

@@ -56,6 +56,7 @@ static void find_request(struct tr_sched *sc, uint32_t slot, uint32_t state)
     q->n_out = (uint32_t)n_out;
     q->max_tokens = r->params.max_tokens > n_out ? r->params.max_tokens : (uint32_t)n_out;
     q->flags = r->params.flags;
+    q->finished_ns = r->finished_ns;
     q->first_token_ns = atomic_load_explicit(&r->first_token_ns, memory_order_relaxed);
     q->bill_seq = atomic_load_explicit(&r->bill_seq, memory_order_relaxed);
     if (!tr_bill_is_queued(sc->s, q->bill_seq))
@@ -169,6 +170,7 @@ void tr_recover(struct tr_sched *sc)
         if (q->lead == slot)
             settle_group(sc, q);
     }
+    sc->look_at_ended = true;
     tr_settle_bills(sc);
     for (uint32_t a = 0; a < sc->s->config.n_areas; a++) {
         tr_news_post_all(sc->s, a);

@@ -57,15 +57,19 @@ struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
     sc->extra = take(sc, n, sizeof(*sc->extra));
     sc->closed = take(sc, n, sizeof(*sc->closed));
     sc->active = take(sc, n, sizeof(*sc->active));
+    sc->aside_kv = take(sc, n, sizeof(*sc->aside_kv));
+    sc->aside_blocks = take(sc, n, sizeof(*sc->aside_blocks));
     sc->ended = take(sc, n, sizeof(*sc->ended));
+    sc->due = take(sc, n, sizeof(*sc->due));
     sc->unbilled = take(sc, n, sizeof(*sc->unbilled));
     sc->plan_in = take(sc, n, sizeof(*sc->plan_in));
     sc->plan_do = take(sc, n, sizeof(*sc->plan_do));
     sc->news_words = tr_layout_dirty_words(&s->config);
     sc->news = take(sc, (size_t)s->config.n_areas * sc->news_words, sizeof(*sc->news));
     sc->reqs = take(sc, TR_MAX_CHOICES, sizeof(*sc->reqs));
-    if (!sc->seq || !sc->extra || !sc->closed || !sc->active || !sc->ended || !sc->unbilled ||
-        !sc->plan_in || !sc->plan_do || !sc->news || !sc->reqs)
+    if (!sc->seq || !sc->extra || !sc->closed || !sc->active || !sc->aside_kv ||
+        !sc->aside_blocks || !sc->ended || !sc->due || !sc->unbilled || !sc->plan_in ||
+        !sc->plan_do || !sc->news || !sc->reqs)
         goto out;
     atomic_store_explicit(&s->rings->ready, 0, memory_order_release);
     atomic_store_explicit(&s->rings->sleeping, 0, memory_order_relaxed);
@@ -134,7 +138,10 @@ void tr_sched_free(struct tr_sched *sc)
     free(sc->extra);
     free(sc->closed);
     free(sc->active);
+    free(sc->aside_kv);
+    free(sc->aside_blocks);
     free(sc->ended);
+    free(sc->due);
     free(sc->unbilled);
     free(sc->plan_in);
     free(sc->plan_do);
@@ -196,6 +203,7 @@ void tr_sched_read_control(struct tr_sched *sc)
         if (sc->epoch[a] && !sc->alive[a] && ack != sc->epoch[a])
             bury(sc, a);
     }
+    tr_settle_orphans(sc);
 }
 
 /* ---- commands ---- */
@@ -206,7 +214,7 @@ void tr_sched_obey(struct tr_sched *sc, struct tr_seq *q, uint64_t word)
     if (tr_cmd_gen(word) != q->gen)
         return;
     if (flags & TR_CMD_RELEASE)
-        q->released = true;
+        tr_settle_release(sc, q);
     if (tr_state_terminal(q->state))
         return;
     if (flags & TR_CMD_CANCEL)
@@ -216,24 +224,6 @@ void tr_sched_obey(struct tr_sched *sc, struct tr_seq *q, uint64_t word)
                       (struct tr_end){.state = TR_COMPLETED,
                                       .finish = TR_FINISH_STOP_STRING,
                                       .finish_index = arg});
-}
-
-/* Obeyed is the owner noted at admission, whatever the claims say. */
-static void on_command(void *arg, uint32_t area, uint32_t slot, uint64_t word)
-{
-    struct tr_sched *sc = arg;
-    struct tr_seq *q = &sc->seq[slot];
-    if (q->use != TR_SLOT_LIVE || q->area != area || q->epoch != sc->epoch[area])
-        return;
-    tr_sched_obey(sc, q, word);
-    sc->progress = true;
-}
-
-static void read_commands(struct tr_sched *sc)
-{
-    for (uint32_t a = 0; a < sc->s->config.n_areas; a++)
-        if (sc->alive[a])
-            tr_cmd_sweep(sc->s, a, on_command, sc);
 }
 
 /* ---- readers ---- */
@@ -270,22 +260,62 @@ static void look_at_reader(struct tr_sched *sc, struct tr_seq *q)
         tr_settle_cancel(sc, q, TR_ERR_DRAIN_LIMIT);
 }
 
+/* ---- what frontends have said ---- */
+
+/* Its cursors have moved, or there was a command. */
+static void look_at_parked(struct tr_sched *sc, struct tr_seq *q)
+{
+    look_at_reader(sc, q);
+    if (q->aside && !q->closing && tr_step_caught_up(sc, q))
+        tr_aside_back(sc, q);
+}
+
+/* Obeyed is the owner noted at admission, whatever the claims say. */
+static void on_command(void *arg, uint32_t area, uint32_t slot, uint64_t word)
+{
+    struct tr_sched *sc = arg;
+    struct tr_seq *q = &sc->seq[slot];
+    if (q->use != TR_SLOT_LIVE || q->area != area || q->epoch != sc->epoch[area])
+        return;
+    tr_sched_obey(sc, q, word);
+    if (q->aside)
+        look_at_parked(sc, q);
+    sc->progress = true;
+}
+
+static void read_commands(struct tr_sched *sc)
+{
+    for (uint32_t a = 0; a < sc->s->config.n_areas; a++)
+        if (sc->alive[a])
+            tr_cmd_sweep(sc->s, a, on_command, sc);
+}
+
 static void read_cursors(struct tr_sched *sc)
 {
     for (uint32_t i = 0; i < sc->n_active; i++) {
         struct tr_seq *q = &sc->seq[sc->active[i]];
         if (!tr_state_terminal(q->state))
             look_at_reader(sc, q);
+        if (q->state == TR_PARKED && (q->closing || !tr_step_caught_up(sc, q)))
+            tr_aside_put(sc, q);
     }
 }
 
-/* Takes those that have ended out of the list; the order stays. */
-static void forget_ended(struct tr_sched *sc)
+/* The service is cut off: who stands aside ends as well. */
+static void end_aside(struct tr_sched *sc)
+{
+    for (uint32_t slot = 0; slot < sc->s->config.n_slots && sc->n_aside; slot++)
+        if (sc->seq[slot].aside)
+            look_at_reader(sc, &sc->seq[slot]);
+}
+
+/* Takes those that have ended or stand aside out of the list; the order stays. */
+static void forget_gone(struct tr_sched *sc)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < sc->n_active; i++) {
         const struct tr_seq *q = &sc->seq[sc->active[i]];
-        if (q->use == TR_SLOT_LIVE && !tr_state_terminal(q->state))
+        if (q->use == TR_SLOT_LIVE && !tr_state_terminal(q->state) && !q->aside)
             sc->active[n++] = sc->active[i];
     }
     sc->n_active = n;
@@ -320,11 +350,11 @@ static void tell_queue(struct tr_sched *sc)
     }
     tr_stat_set(sc->stat, TR_STAT_WAITING, n[TR_WAITING]);
     tr_stat_set(sc->stat, TR_STAT_RUNNING, n[TR_PREFILL] + n[TR_RUNNING]);
-    tr_stat_set(sc->stat, TR_STAT_PARKED, n[TR_PARKED]);
+    tr_stat_set(sc->stat, TR_STAT_PARKED, n[TR_PARKED] + sc->n_aside);
     tr_stat_set(sc->stat, TR_STAT_SLOTS_FREE, sc->n_closed);
     tr_stat_set(sc->stat, TR_STAT_SLOTS_OPEN, sc->n_offered);
-    tr_stat_set(sc->stat, TR_STAT_SLOTS_BUSY, sc->n_active);
-    tr_stat_set(sc->stat, TR_STAT_SLOTS_ENDED, sc->n_ended);
+    tr_stat_set(sc->stat, TR_STAT_SLOTS_BUSY, sc->n_active + sc->n_aside);
+    tr_stat_set(sc->stat, TR_STAT_SLOTS_ENDED, sc->n_ended + sc->n_settled + sc->n_due);
     tr_stat_set(sc->stat, TR_STAT_KV_FREE, tr_kv_n_free(sc->kv));
     tr_stat_set(sc->stat, TR_STAT_KV_USED, tr_kv_n_used(sc->kv));
     tr_stat_set(sc->stat, TR_STAT_KV_CACHED, 0);
@@ -362,12 +392,14 @@ bool tr_sched_turn(struct tr_sched *sc)
     tr_admit_all(sc);
     read_commands(sc);
     read_cursors(sc);
-    forget_ended(sc);
+    if (sc->cut)
+        end_aside(sc);
+    forget_gone(sc);
     tr_settle_reap(sc);
     tr_offer_keep(sc);
     sc->now = tr_now_ns();
     tr_step(sc);
-    forget_ended(sc);
+    forget_gone(sc);
     tr_settle_bills(sc);
     tell_queue(sc);
     tr_sched_ring_bells(sc);
@@ -376,5 +408,5 @@ bool tr_sched_turn(struct tr_sched *sc)
 
 bool tr_sched_done(const struct tr_sched *sc)
 {
-    return sc->cut && sc->n_active == 0 && sc->n_unbilled == 0;
+    return sc->cut && sc->n_active == 0 && sc->n_aside == 0 && sc->n_unbilled == 0;
 }

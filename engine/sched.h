@@ -8,7 +8,8 @@
  *   submissions     copied into rings and checked (engine/admit.c); a malformed one ends at once
  *   commands        cancel, finish, release: the last thing looked at before the plan, so that what
  *                   a frontend said before a forward pass starts is obeyed before it
- *   readers         cursors: who is behind, who has caught up
+ *   readers         cursors: who is behind, who has caught up; those who have been found far behind
+ *                   are looked at only when they move (engine/aside.c)
  *   slots           free those that are settled and released, keep the quota of open ones
  *   plan, step      engine/plan.h, engine/step.c
  *   settlement      records of requests whose choices have all ended (engine/settle.c)

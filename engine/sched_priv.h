@@ -33,10 +33,21 @@ struct tr_sched {
     uint32_t *closed;       /* [n_slots], a stack of free slots that are not offered */
     uint32_t n_closed;
     uint32_t n_offered;
-    uint32_t *active; /* [n_slots] not ended, by order of admission */
+    uint32_t *active; /* [n_slots] not ended and not aside, by order of admission */
     uint32_t n_active;
-    uint32_t *ended; /* [n_slots] ended, not yet free */
+    uint32_t n_aside;       /* parked ones that no turn looks at, see aside.c */
+    uint32_t *aside_kv;     /* [n_slots] of those, the ones that hold blocks, oldest first */
+    uint32_t *aside_blocks; /* [n_slots] how many each of them holds */
+    uint32_t n_aside_kv;
+    uint32_t aside_total; /* blocks of all of them */
+    uint32_t *ended;      /* [n_slots] ended, their records not yet durable */
     uint32_t n_ended;
+    uint32_t n_settled; /* ended, durable, not yet released */
+    uint32_t *due;      /* [n_slots] durable and released: free in this turn */
+    uint32_t n_due;
+    bool look_at_ended; /* an end or a record since the last look at `ended` */
+    uint64_t durable;   /* records that were durable at that look */
+    uint64_t oldest_ns; /* when the oldest of `ended` ended */
     uint32_t *unbilled; /* [n_slots] leads whose group has ended and has no record yet */
     uint32_t n_unbilled;
     uint64_t next_order;
@@ -106,6 +117,17 @@ void tr_sched_obey(struct tr_sched *sc, struct tr_seq *q, uint64_t word);
 void tr_sched_drop_kv(struct tr_sched *sc, struct tr_seq *q);
 void tr_sched_ring_bells(struct tr_sched *sc);
 
+/* ---- aside.c: parked sequences that wait for their reader ---- */
+/* Parked, and looked at since it asked for its cursors: no turn looks at it again before its dirty bit
+ * is found.  The caller takes it out of `active`. */
+void tr_aside_put(struct tr_sched *sc, struct tr_seq *q);
+/* Not any more, whatever comes next. */
+void tr_aside_take(struct tr_sched *sc, struct tr_seq *q);
+/* Into `active`, at the place of its admission. */
+void tr_aside_back(struct tr_sched *sc, struct tr_seq *q);
+/* The n youngest of those that hold blocks give them back. */
+void tr_aside_evict(struct tr_sched *sc, uint32_t n);
+
 /* ---- admit.c: submissions ---- */
 void tr_admit_all(struct tr_sched *sc);
 /* Everything in the area's queue: its owner is dead. */
@@ -134,12 +156,18 @@ void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e);
 /* Ends it by somebody's word or a fault: the state is that of the row in shm/close.def. */
 void tr_settle_cancel(struct tr_sched *sc, struct tr_seq *q, enum tr_err why);
 void tr_settle_bills(struct tr_sched *sc);
+/* Its reader does not need the ring any more. */
+void tr_settle_release(struct tr_sched *sc, struct tr_seq *q);
+/* Somebody has died: nobody will release what was his. */
+void tr_settle_orphans(struct tr_sched *sc);
 void tr_settle_reap(struct tr_sched *sc);
 
 /* ---- recover.c ---- */
 void tr_recover(struct tr_sched *sc);
 
 /* ---- step.c ---- */
+/* Whether the reader of a parked sequence is near enough for it to run again. */
+bool tr_step_caught_up(const struct tr_sched *sc, const struct tr_seq *q);
 /* Does what the plan says and makes the step; false if it had no rows. */
 bool tr_step(struct tr_sched *sc);
 

@@ -35,6 +35,7 @@ static void check(const struct tr_seq *q)
         TR_ASSERT(q->n_blocks == 0 && q->in_kv == 0);
     if (q->state == TR_RUNNING)
         TR_ASSERT(q->n_out > 0 && q->in_kv + 1 == tr_seq_total(q));
+    TR_ASSERT(!q->aside || q->state == TR_PARKED);
     if (q->closing)
         TR_ASSERT(q->state != TR_RUNNING && q->state != TR_PREFILL && q->n_blocks == 0);
 }

@@ -22,7 +22,8 @@
  *   I2  FREE, WAITING and terminal states hold no KV blocks; PREFILL and RUNNING a place in the batch
  *   I3  RUNNING: all but the newest token is in the KV
  *   I4  a sequence that has its end but not yet its terminal state (`closing`) is PARKED, holds no
- *       blocks and never runs again */
+ *       blocks and never runs again
+ *   I5  `aside` only PARKED, `settled` only in a terminal state */
 #ifndef TR_ENGINE_SEQ_H
 #define TR_ENGINE_SEQ_H
 
@@ -43,6 +44,8 @@ struct tr_seq {
     enum tr_slot_use use;
     enum tr_state state;
     bool released;  /* the frontend does not need the ring any more, or is dead */
+    bool settled;   /* ended and durable: only its release is waited for */
+    bool aside;     /* parked, and looked at only when its dirty bit is found (aside.c) */
     uint32_t area;  /* owner as noted at admission; only its words are obeyed */
     uint32_t epoch; /* of the owner */
     uint64_t order; /* admission number: first come, first served; the youngest is preempted */
@@ -66,7 +69,7 @@ struct tr_seq {
 
     uint64_t claimed_ns;    /* OFFERED: when it was first seen claimed; 0 open */
     uint64_t last_token_ns; /* for the gap; 0 when the next gap is not the engine's (parked) */
-    uint64_t first_token_ns, started_ns;
+    uint64_t first_token_ns, started_ns, finished_ns;
     uint64_t max_gap_ns;
 };
 

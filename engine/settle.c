@@ -36,8 +36,10 @@ static void count_cancel(struct tr_sched *sc, const struct tr_seq *q, uint64_t d
 void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e)
 {
     struct tr_ring *r = tr_sched_ring(sc, q);
+    if (q->aside)
+        tr_aside_take(sc, q);
     tr_sched_drop_kv(sc, q);
-    sc->now = tr_now_ns();
+    sc->now = q->finished_ns = tr_now_ns();
     q->closing = false;
     r->finish = e.finish;
     r->err = e.err;
@@ -51,6 +53,7 @@ void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e)
         count_cancel(sc, q, e.disconnect_ns);
     tr_seq_move(sc->s, q, e.state);
     sc->ended[sc->n_ended++] = q->slot;
+    sc->look_at_ended = true;
     struct tr_seq *lead = &sc->seq[q->lead];
     TR_ASSERT(lead->group_left > 0);
     if (--lead->group_left == 0)
@@ -178,6 +181,7 @@ static bool bill(struct tr_sched *sc, const struct tr_seq *lead)
     }
     count_request(sc, lead, &b);
     tr_sched_tell(sc, lead);
+    sc->look_at_ended = true;
     sc->progress = true;
     return true;
 }
@@ -193,38 +197,89 @@ void tr_settle_bills(struct tr_sched *sc)
 
 /* ---- release ---- */
 
-static bool is_free(const struct tr_sched *sc, const struct tr_seq *q)
+/* An end waits for its record to be durable (`ended`), then for its release (`settled`, no list), and
+ * is then `due`.  So a turn looks at what has changed, however many ends nobody has come to read. */
+
+static bool is_durable(const struct tr_seq *q, uint64_t durable)
 {
-    return q->bill_seq && (q->released || !tr_sched_owner_alive(sc, q->area, q->epoch)) &&
-           tr_bill_is_durable(sc->s, q->bill_seq);
+    return q->bill_seq && q->bill_seq <= durable;
+}
+
+static bool is_released(const struct tr_sched *sc, const struct tr_seq *q)
+{
+    return q->released || !tr_sched_owner_alive(sc, q->area, q->epoch);
+}
+
+static void settle_or_due(struct tr_sched *sc, struct tr_seq *q)
+{
+    q->settled = !is_released(sc, q);
+    if (q->settled)
+        sc->n_settled++;
+    else
+        sc->due[sc->n_due++] = q->slot;
+}
+
+static void free_if_due(struct tr_sched *sc, struct tr_seq *q)
+{
+    if (!q->settled || !is_released(sc, q))
+        return;
+    sc->n_settled--;
+    settle_or_due(sc, q);
+}
+
+void tr_settle_release(struct tr_sched *sc, struct tr_seq *q)
+{
+    q->released = true;
+    free_if_due(sc, q);
+}
+
+void tr_settle_orphans(struct tr_sched *sc)
+{
+    for (uint32_t slot = 0; slot < sc->s->config.n_slots; slot++)
+        free_if_due(sc, &sc->seq[slot]);
+}
+
+static void look_at_ended(struct tr_sched *sc, uint64_t durable)
+{
+    uint32_t kept = 0;
+    sc->oldest_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < sc->n_ended; i++) {
+        struct tr_seq *q = &sc->seq[sc->ended[i]];
+        if (is_durable(q, durable)) {
+            settle_or_due(sc, q);
+            continue;
+        }
+        sc->ended[kept++] = q->slot;
+        if (q->finished_ns < sc->oldest_ns)
+            sc->oldest_ns = q->finished_ns;
+    }
+    sc->n_ended = kept;
+    sc->durable = durable;
+    sc->look_at_ended = false;
+}
+
+static void free_slot(struct tr_sched *sc, struct tr_seq *q)
+{
+    q->in_kv = q->n_blocks = 0;
+    tr_seq_move(sc->s, q, TR_FREE);
+    *q = (struct tr_seq){.slot = q->slot, .gen = q->gen, .group_next = TR_NO_SLOT};
+    tr_offer_close(sc, q->slot);
+    sc->progress = true;
 }
 
 /* The ledger's lag is told here: a ledger that stands still could not tell it. */
-static void tell_lag(struct tr_sched *sc, uint64_t oldest_ns)
+static void tell_lag(struct tr_sched *sc)
 {
-    uint64_t lag = sc->now > oldest_ns ? sc->now - oldest_ns : 0;
+    uint64_t lag = sc->now > sc->oldest_ns ? sc->now - sc->oldest_ns : 0;
     tr_stat_set(sc->stat, TR_STAT_LEDGER_LAG_US, lag / 1000);
 }
 
 void tr_settle_reap(struct tr_sched *sc)
 {
-    uint32_t kept = 0;
-    uint64_t oldest_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < sc->n_ended; i++) {
-        struct tr_seq *q = &sc->seq[sc->ended[i]];
-        uint64_t ended_ns = tr_sched_ring(sc, q)->finished_ns;
-        if (!is_free(sc, q)) {
-            sc->ended[kept++] = q->slot;
-            if (ended_ns < oldest_ns && !(q->bill_seq && tr_bill_is_durable(sc->s, q->bill_seq)))
-                oldest_ns = ended_ns;
-            continue;
-        }
-        q->in_kv = q->n_blocks = 0;
-        tr_seq_move(sc->s, q, TR_FREE);
-        *q = (struct tr_seq){.slot = q->slot, .gen = q->gen, .group_next = TR_NO_SLOT};
-        tr_offer_close(sc, q->slot);
-        sc->progress = true;
-    }
-    sc->n_ended = kept;
-    tell_lag(sc, oldest_ns);
+    uint64_t durable = tr_bill_n_durable(sc->s);
+    if (sc->look_at_ended || durable != sc->durable)
+        look_at_ended(sc, durable);
+    while (sc->n_due)
+        free_slot(sc, &sc->seq[sc->due[--sc->n_due]]);
+    tell_lag(sc);
 }

@@ -28,6 +28,11 @@ static uint32_t lp_rows(const struct tr_sched *sc, const struct tr_seq *q)
     return !(q->flags & TR_REQ_LOGPROBS) || room ? UINT32_MAX : 0;
 }
 
+static uint64_t lag_of(const struct tr_seq *q)
+{
+    return q->n_out - (q->scanned < q->sent ? q->scanned : q->sent);
+}
+
 static bool lp_caught_up(const struct tr_sched *sc, const struct tr_seq *q)
 {
     uint32_t window = sc->s->config.window;
@@ -35,40 +40,40 @@ static bool lp_caught_up(const struct tr_sched *sc, const struct tr_seq *q)
            (uint64_t)(window - tr_lpring_room(sc->s, q->slot)) * 2 < window;
 }
 
+bool tr_step_caught_up(const struct tr_sched *sc, const struct tr_seq *q)
+{
+    return lag_of(q) * 2 < sc->s->config.window && lp_caught_up(sc, q);
+}
+
 static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_seq *q)
 {
-    uint64_t lag = q->n_out - (q->scanned < q->sent ? q->scanned : q->sent);
-    uint32_t window = sc->s->config.window;
     struct tr_plan_seq p = {.state = q->closing ? TR_FREE : q->state,
                             .total = tr_seq_total(q),
                             .in_kv = q->in_kv,
                             .limit = q->prompt_len + q->max_tokens,
                             .blocks = q->n_blocks};
-    /* There may be thousands of these, and each ring costs a cache miss: nothing but their blocks
-     * matters until the reader has moved. */
-    if (q->state == TR_PARKED && lag * 2 >= window) {
-        p.hold = true;
-        return p;
-    }
     p.row_cap = lp_rows(sc, q);
     p.out_rows = echoes(sc, q);
-    p.hold = lag >= window || p.row_cap == 0;
-    p.ready = lag * 2 < window && lp_caught_up(sc, q);
+    p.hold = lag_of(q) >= sc->s->config.window || p.row_cap == 0;
+    p.ready = q->state == TR_PARKED && tr_step_caught_up(sc, q);
     return p;
 }
 
-static uint32_t make_plan(struct tr_sched *sc)
+static uint32_t make_plan(struct tr_sched *sc, uint32_t *evict)
 {
     for (uint32_t i = 0; i < sc->n_active; i++)
         sc->plan_in[i] = describe(sc, &sc->seq[sc->active[i]]);
     struct tr_plan_in in = {.seqs = sc->plan_in,
                             .n = sc->n_active,
+                            .aside = sc->aside_blocks,
+                            .n_aside = sc->n_aside_kv,
+                            .aside_total = sc->aside_total,
                             .max_seqs = sc->s->config.max_seqs,
                             .max_rows = sc->max_rows,
                             .prefill_chunk = sc->cfg.prefill_chunk,
                             .out_chunk = TR_ECHO_ROWS,
                             .free_blocks = tr_kv_n_free(sc->kv)};
-    return tr_plan_make(&in, sc->plan_do);
+    return tr_plan_make(&in, sc->plan_do, evict);
 }
 
 /* ---- moves ---- */
@@ -125,8 +130,9 @@ static void move(struct tr_sched *sc, struct tr_seq *q, const struct tr_plan_do 
 }
 
 /* First all that is given back, then all that is taken. */
-static void carry_out(struct tr_sched *sc)
+static void carry_out(struct tr_sched *sc, uint32_t evict)
 {
+    tr_aside_evict(sc, evict);
     for (uint32_t i = 0; i < sc->n_active; i++)
         if (sc->plan_do[i].drop)
             tr_sched_drop_kv(sc, &sc->seq[sc->active[i]]);
@@ -338,8 +344,8 @@ bool tr_step(struct tr_sched *sc)
     uint64_t began = sc->now;
     if (sc->n_active == 0)
         return false;
-    uint32_t rows = make_plan(sc);
-    carry_out(sc);
+    uint32_t evict, rows = make_plan(sc, &evict);
+    carry_out(sc, evict);
     if (!rows)
         return false;
     struct tr_batch batch = make_batch(sc);

@@ -26,3 +26,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     ${CMAKE_SOURCE_DIR}/tests/stress/evil.c)
 endif()
 tr_fuzz(shm_engine enginerig)
+
+# A measurement, not a test (docs/performance.md).
+add_executable(bench_turn EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tools/bench/turn.c)
+target_link_libraries(bench_turn PRIVATE enginerig tr_flags)

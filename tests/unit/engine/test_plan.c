@@ -8,6 +8,8 @@
 
 enum { MAX = 64 };
 
+static uint32_t evict; /* of those aside, as the last plan says */
+
 static struct tr_plan_seq seq(enum tr_state s, uint32_t total, uint32_t in_kv)
 {
     struct tr_plan_seq q = {
@@ -34,7 +36,7 @@ Test(plan, decode_rows_come_first_and_one_long_prompt_only_takes_the_chunk)
                               seq(TR_RUNNING, 33, 32)};
     struct tr_plan_in in = input(q, 3, 4);
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo), 66);
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 66);
     cr_assert_eq(todo[0].rows, 64);
     cr_assert_eq(todo[1].rows, 1);
     cr_assert_eq(todo[2].rows, 1);
@@ -46,7 +48,7 @@ Test(plan, all_prefills_share_one_chunk_oldest_first)
                               seq(TR_WAITING, 50, 0)};
     struct tr_plan_in in = input(q, 3, 100);
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo), 64);
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 64);
     cr_assert_eq(todo[0].rows, 50);
     cr_assert_eq(todo[1].rows, 14);
     cr_assert_eq(todo[2].what, TR_PLAN_STAY, "nothing of the chunk is left for it");
@@ -59,7 +61,7 @@ Test(plan, no_chunk_limit_means_whole_prompts)
     in.prefill_chunk = 0;
     in.max_rows = 1000;
     struct tr_plan_do todo[2];
-    cr_assert_eq(tr_plan_make(&in, todo), 520);
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 520);
 }
 
 Test(plan, first_come_first_served_nobody_overtakes_a_big_one)
@@ -68,7 +70,7 @@ Test(plan, first_come_first_served_nobody_overtakes_a_big_one)
                               seq(TR_WAITING, 5, 0)};
     struct tr_plan_in in = input(q, 3, 10);
     struct tr_plan_do todo[3];
-    tr_plan_make(&in, todo);
+    tr_plan_make(&in, todo, &evict);
     cr_assert_eq(todo[1].what, TR_PLAN_STAY);
     cr_assert_eq(todo[2].what, TR_PLAN_STAY);
 }
@@ -79,7 +81,7 @@ Test(plan, the_youngest_is_preempted_and_nobody_admitted_in_that_step)
                               seq(TR_RUNNING, 20, 19), seq(TR_WAITING, 5, 0)};
     struct tr_plan_in in = input(q, 4, 0);
     struct tr_plan_do todo[4];
-    cr_assert_eq(tr_plan_make(&in, todo), 2);
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 2);
     cr_assert_eq(todo[2].what, TR_PLAN_PREEMPT);
     cr_assert(todo[2].drop);
     cr_assert_eq(todo[0].rows, 1);
@@ -93,7 +95,7 @@ Test(plan, parked_blocks_go_before_anybody_is_preempted)
                               seq(TR_RUNNING, 20, 19)};
     struct tr_plan_in in = input(q, 3, 0);
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo), 2);
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 2);
     cr_assert_eq(todo[1].what, TR_PLAN_STAY);
     cr_assert(todo[1].drop);
     cr_assert_eq(todo[2].rows, 1);
@@ -106,7 +108,7 @@ Test(plan, parked_gives_its_place_at_once_and_its_blocks_to_a_waiting_one)
     struct tr_plan_in in = input(q, 2, 0);
     in.max_seqs = 1;
     struct tr_plan_do todo[2];
-    cr_assert_eq(tr_plan_make(&in, todo), 30);
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 30);
     cr_assert_eq(todo[0].what, TR_PLAN_PARK);
     cr_assert(todo[0].drop);
     cr_assert_eq(todo[1].what, TR_PLAN_ADMIT);
@@ -117,8 +119,35 @@ Test(plan, parked_keeps_its_blocks_when_giving_them_would_not_help)
     struct tr_plan_seq q[] = {seq(TR_PARKED, 64, 63), seq(TR_WAITING, 300, 0)};
     struct tr_plan_in in = input(q, 2, 1);
     struct tr_plan_do todo[2];
-    cr_assert_eq(tr_plan_make(&in, todo), 0);
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 0);
     cr_assert(!todo[0].drop);
+}
+
+Test(plan, blocks_of_those_aside_go_first_the_youngest_before_the_oldest)
+{
+    struct tr_plan_seq q[] = {seq(TR_RUNNING, 64, 63), seq(TR_RUNNING, 33, 32),
+                              seq(TR_WAITING, 90, 0)};
+    const uint32_t aside[] = {5, 0, 2, 1};
+    q[0].hold = true;
+    struct tr_plan_in in = input(q, 3, 0);
+    in.aside = aside;
+    in.n_aside = 4;
+    in.aside_total = 8;
+    struct tr_plan_do todo[3];
+    q[2].total = 20, q[2].limit = 20;
+    q[1].limit = 33;
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 21);
+    cr_assert_eq(evict, 2, "one for the running one, then one for the one that comes in");
+    cr_assert(!todo[0].drop);
+    q[2].total = q[2].limit = 320;
+    in.prefill_chunk = 64;
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 1);
+    cr_assert_eq(evict, 1, "all that is parked would not be enough");
+    q[2].total = q[2].limit = 32 * 8;
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 65);
+    cr_assert_eq(evict, 4);
+    cr_assert(todo[0].drop, "then the one that parks in this step");
+    cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
 }
 
 Test(plan, unparked_comes_before_waiting_and_decodes_in_the_same_step)
@@ -128,7 +157,7 @@ Test(plan, unparked_comes_before_waiting_and_decodes_in_the_same_step)
     struct tr_plan_in in = input(q, 3, 9);
     in.max_seqs = 1;
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo), 1);
+    cr_assert_eq(tr_plan_make(&in, todo, &evict), 1);
     cr_assert_eq(todo[1].what, TR_PLAN_UNPARK);
     cr_assert_eq(todo[0].what, TR_PLAN_STAY);
 }
@@ -141,7 +170,7 @@ Test(plan, echoed_rows_are_capped_for_all_together)
     q[0].row_cap = 10;
     struct tr_plan_in in = input(q, 3, 90);
     struct tr_plan_do todo[3];
-    tr_plan_make(&in, todo);
+    tr_plan_make(&in, todo, &evict);
     cr_assert_eq(todo[0].rows, 10);
     cr_assert_eq(todo[1].rows, 6);
     cr_assert_eq(todo[2].rows, 30);
@@ -189,6 +218,14 @@ static uint32_t random_state(struct tr_plan_seq *q, struct tr_plan_in *in, uint3
         batch += b;
         used += q[i].blocks;
     }
+    static uint32_t aside[8];
+    in->aside = aside;
+    in->n_aside = between(0, 8);
+    for (uint32_t i = 0; i < in->n_aside; i++) {
+        aside[i] = between(0, 4);
+        in->aside_total += aside[i];
+    }
+    used += in->aside_total;
     in->seqs = q;
     in->n = n;
     in->free_blocks = between(0, 20);
@@ -229,6 +266,9 @@ static void check_plan(const struct tr_plan_in *in, const struct tr_plan_do *tod
         preempted += d->what == TR_PLAN_PREEMPT;
         admitted += d->what == TR_PLAN_ADMIT || d->what == TR_PLAN_UNPARK;
     }
+    cr_assert_leq(evict, in->n_aside);
+    for (uint32_t i = 0; i < in->n_aside - evict; i++)
+        used += in->aside[i];
     cr_assert_eq(rows, n_rows);
     cr_assert_leq(n_batch, in->max_seqs);
     cr_assert_leq(n_rows, in->max_rows);
@@ -264,7 +304,7 @@ Test(plan, holds_its_promises_in_any_state)
         in.max_rows = in.max_seqs + (in.prefill_chunk ? in.prefill_chunk : 300);
         in.out_chunk = between(1, 16);
         uint32_t pool = random_state(q, &in, 300);
-        uint32_t rows = tr_plan_make(&in, todo);
+        uint32_t rows = tr_plan_make(&in, todo, &evict);
         check_plan(&in, todo, rows, pool);
         check_order(&in, todo);
     }
@@ -283,7 +323,7 @@ Test(plan, everybody_finishes_on_the_smallest_pool)
             .state = TR_WAITING, .total = 5 + 7 * i, .limit = CTX, .row_cap = UINT32_MAX};
     while (left) {
         struct tr_plan_in in = input(q, N, pool);
-        cr_assert_gt(tr_plan_make(&in, todo), 0, "stuck");
+        cr_assert_gt(tr_plan_make(&in, todo, &evict), 0, "stuck");
         cr_assert_lt(++steps, 20000, "no end");
         for (uint32_t i = 0; i < N; i++) {
             if (todo[i].drop) {

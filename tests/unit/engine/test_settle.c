@@ -237,14 +237,16 @@ static void ignore(void *arg, uint32_t area, uint32_t slot, uint64_t word)
     (void)arg, (void)area, (void)slot, (void)word;
 }
 
-/* FINISH and the cursor come between the engine's look at commands and its look at cursors. */
+/* FINISH and the cursor come between the engine's look at commands and its look at cursors, in the
+ * turn after it parked: the last one that looks without being told. */
 Test(settle, a_finish_behind_the_sweep_counts_before_the_scan)
 {
     struct tr_rig_ask a = tr_rig_ask();
     a.params.max_tokens = 5;
     a.params.flags |= TR_REQ_STOP_STRINGS;
     struct tr_rig_req q = tr_rig_submit(&r, &a);
-    tr_rig_run(&r, NULL, 0);
+    for (uint32_t i = 0; i < 100 && tr_rig_state(&r, &q) != TR_PARKED; i++)
+        tr_rig_turn(&r);
     tr_rig_finish(&r, &q, 3);
     tr_rig_read_all(&r, &q);
     tr_role = TR_ROLE_ENGINE;
@@ -280,6 +282,73 @@ Test(settle, commands_of_somebody_else_are_not_obeyed)
     tr_rig_cancel(&r, &old, TR_ERR_CANCELLED);
     tr_rig_turn(&r);
     cr_assert_eq(tr_rig_state(&r, &q), TR_RUNNING);
+}
+
+/* ---- parked ones, which no turn looks at ---- */
+
+/* n of them, all behind by the window, in area 1. */
+static void park_some(struct tr_rig_req *q, uint32_t n)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    a.area = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        q[i] = tr_rig_submit(&r, &a);
+        tr_rig_run(&r, NULL, 0);
+        cr_assert_eq(tr_rig_state(&r, &q[i]), TR_PARKED);
+    }
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_PARKED), n);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_SLOTS_BUSY), n);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_KV_USED), n, "a block each");
+}
+
+Test(settle, parked_ones_die_with_their_frontend)
+{
+    struct tr_rig_req q[5];
+    park_some(q, 5);
+    tr_rig_kill_frontend(&r, 1);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_PARKED), 0);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_KV_USED), 0);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_END_FRONTEND_LOST), 5);
+}
+
+Test(settle, parked_ones_end_at_the_cut)
+{
+    struct tr_rig_req q[5];
+    park_some(q, 5);
+    tr_rig_drain(&r, TR_DRAIN_CUT);
+    tr_rig_turn(&r);
+    for (uint32_t i = 0; i < 5; i++)
+        cr_assert_eq(tr_rig_ring(&r, &q[i])->err, TR_ERR_DRAIN_LIMIT);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_KV_USED), 0);
+    cr_assert(tr_sched_done(r.sched));
+}
+
+Test(settle, parked_ones_wait_for_the_drain_and_keep_the_service_up)
+{
+    struct tr_rig_req q[1];
+    park_some(q, 1);
+    tr_rig_drain(&r, TR_DRAIN_CLOSED);
+    tr_rig_run(&r, NULL, 0);
+    cr_assert(!tr_sched_done(r.sched));
+    tr_rig_read_all(&r, &q[0]);
+    tr_rig_run(&r, q, 1);
+    cr_assert_eq(tr_rig_state(&r, &q[0]), TR_INCOMPLETE);
+}
+
+/* Out of the middle, from the front, by others: the rest keeps its blocks and its place. */
+Test(settle, parked_ones_are_cancelled_one_by_one)
+{
+    static const uint32_t order[] = {2, 0, 3, 4, 1};
+    struct tr_rig_req q[5];
+    park_some(q, 5);
+    for (uint32_t i = 0; i < 5; i++) {
+        tr_rig_cancel(&r, &q[order[i]], TR_ERR_SLOW_CLIENT);
+        tr_rig_turn(&r);
+        cr_assert_eq(tr_rig_ring(&r, &q[order[i]])->err, TR_ERR_SLOW_CLIENT);
+        cr_assert_eq(tr_rig_stat(&r, TR_STAT_PARKED), 4 - i);
+        cr_assert_eq(tr_rig_stat(&r, TR_STAT_KV_USED), 4 - i);
+    }
 }
 
 /* ---- frontends that die ---- */
@@ -369,6 +438,36 @@ Test(settle, a_slot_is_free_when_durable_and_released_in_either_order)
     tr_rig_release(&r, &z);
     tr_rig_turn(&r);
     cr_assert_eq(atomic_load(&tr_rig_ring(&r, &z)->gen), z.gen + 1);
+}
+
+Test(settle, ends_that_nobody_reads_wait_for_their_release_or_the_death_of_their_owner)
+{
+    tr_engine_rig_close(&r);
+    open_with(1);
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q[6];
+    a.params.max_tokens = 2;
+    for (uint32_t i = 0; i < 6; i++) {
+        a.area = i % 2;
+        q[i] = tr_rig_submit(&r, &a);
+    }
+    tr_rig_run(&r, NULL, 0);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_SLOTS_ENDED), 6);
+    tr_rig_release(&r, &q[0]);
+    tr_rig_run(&r, NULL, 0);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_SLOTS_ENDED), 6, "its record is not durable");
+    tr_rig_ledger_runs(&r);
+    tr_rig_run(&r, NULL, 0);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_SLOTS_ENDED), 5);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_LEDGER_LAG_US), 0);
+    tr_rig_release(&r, &q[2]);
+    tr_rig_release(&r, &q[2]);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_SLOTS_ENDED), 4, "in the same turn");
+    tr_rig_kill_frontend(&r, 1);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_SLOTS_ENDED), 1);
+    cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_TAKEN), 1);
 }
 
 Test(settle, a_full_queue_keeps_slots_until_the_ledger_is_back)

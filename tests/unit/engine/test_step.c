@@ -115,6 +115,98 @@ Test(step, a_parked_one_loses_its_blocks_only_when_somebody_needs_them)
     cr_assert_eq(memcmp(tr_rig_output(&r, &slow), want, sizeof(want)), 0, "recomputed, the same");
 }
 
+/* Thousands may be parked, so a turn must not depend on a look at each. */
+Test(step, a_parked_one_is_looked_at_when_its_frontend_says_so_and_not_before)
+{
+    open_with(8, 2, 16, 0);
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, NULL, 0);
+    struct tr_cursor *c = tr_cursor_at(&r.s, q.area, q.slot);
+    atomic_store(&c->scanned, 8);
+    atomic_store(&c->sent, 8);
+    tr_rig_run(&r, NULL, 0);
+    cr_assert_eq(tr_rig_state(&r, &q), TR_PARKED, "nobody told");
+    tr_rig_be_frontend(&r, 0);
+    tr_cursor_moved(&r.s, q.slot);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_published(&r, &q), 9);
+}
+
+/* The cursor comes in the moment between parking and the look that follows. */
+Test(step, a_reader_that_catches_up_while_it_parks_is_not_missed)
+{
+    open_with(8, 2, 16, 0);
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q = tr_rig_submit(&r, &a);
+    for (uint32_t i = 0; i < 100 && tr_rig_state(&r, &q) != TR_PARKED; i++)
+        tr_rig_turn(&r);
+    struct tr_cursor *c = tr_cursor_at(&r.s, q.area, q.slot);
+    atomic_store(&c->scanned, 8);
+    atomic_store(&c->sent, 8);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_published(&r, &q), 9);
+}
+
+/* The oldest comes in first, whoever was heard of first. */
+Test(step, parked_ones_come_back_by_their_age)
+{
+    open_with(8, 1, 16, 0);
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q[4];
+    for (uint32_t i = 0; i < 3; i++) {
+        q[i] = tr_rig_submit(&r, &a);
+        tr_rig_run(&r, NULL, 0);
+        cr_assert_eq(tr_rig_state(&r, &q[i]), TR_PARKED);
+    }
+    q[3] = tr_rig_submit(&r, &a);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_state(&r, &q[3]), TR_RUNNING);
+    for (uint32_t i = 3; i-- > 0;) {
+        tr_rig_read_all(&r, &q[i]);
+        tr_rig_turn(&r);
+        cr_assert_eq(tr_rig_state(&r, &q[i]), TR_PARKED, "no place in the batch");
+    }
+    tr_rig_cancel(&r, &q[3], TR_ERR_CANCELLED);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_published(&r, &q[0]), 9);
+    tr_rig_cancel(&r, &q[0], TR_ERR_CANCELLED);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_published(&r, &q[1]), 9);
+    cr_assert_eq(tr_rig_published(&r, &q[2]), 8);
+}
+
+Test(step, the_youngest_parked_ones_lose_their_blocks_first)
+{
+    open_with(40, 2, 0, 8);
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q[3];
+    uint32_t prompt[200], left[3];
+    for (uint32_t i = 0; i < 200; i++)
+        prompt[i] = TR_SIM_TEXT + i % 50;
+    a.params.max_tokens = 60;
+    for (uint32_t i = 0; i < 3; i++) {
+        q[i] = tr_rig_submit(&r, &a);
+        tr_rig_run(&r, NULL, 0);
+        cr_assert_eq(tr_rig_state(&r, &q[i]), TR_PARKED);
+    }
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_KV_USED), 6, "two each");
+    struct tr_rig_ask b = a;
+    b.prompt = prompt;
+    b.prompt_len = 100;
+    b.params.max_tokens = 1;
+    struct tr_rig_req big = tr_rig_submit(&r, &b);
+    tr_rig_run(&r, &big, 1);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_KV_USED), 4, "one lost two for the four of the big one");
+    for (uint32_t i = 0; i < 3; i++) {
+        tr_rig_cancel(&r, &q[i], TR_ERR_CANCELLED);
+        tr_rig_turn(&r);
+        left[i] = (uint32_t)tr_rig_stat(&r, TR_STAT_KV_USED);
+    }
+    cr_assert_eq(left[0], 2);
+    cr_assert_eq(left[1], 0, "the youngest had none");
+}
+
 /* ---- logprobs ---- */
 
 static uint32_t pop_lps(const struct tr_rig_req *q, struct tr_lp *out, uint32_t cap)
