@@ -62,6 +62,10 @@ struct tr_backend_config {
     uint32_t max_out;
     uint32_t sim_step_us; /* sim: time of a step, and per prefilled token */
     uint32_t sim_prefill_us;
+    /* Called while the model loads, at least for every few megabytes that come from the file: the
+     * engine's sign of life.  NULL: nobody watches. */
+    void (*beat)(void *);
+    void *beat_arg;
 };
 
 struct tr_backend_info {

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct tr_backend *open_backend(const struct tr_shm *s, const struct tr_engine_config *c,
+static struct tr_backend *open_backend(struct tr_sched *sc, const struct tr_shm *s,
+                                       const struct tr_engine_config *c,
                                        struct tr_backend_info *info, struct tr_errbuf *err)
 {
     struct tr_backend_config b = c->backend;
@@ -20,6 +21,8 @@ static struct tr_backend *open_backend(const struct tr_shm *s, const struct tr_e
     b.max_seqs = s->config.max_seqs;
     b.max_rows = tr_sched_max_rows(s, &c->sched);
     b.max_out = tr_sched_max_out(s);
+    b.beat = tr_sched_beat;
+    b.beat_arg = sc;
     return c->ops->open(&b, info, err);
 }
 
@@ -92,7 +95,7 @@ int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
     tr_sched_beat(sc);
     if (tr_sandbox_prepare(&err))
         goto out;
-    backend = open_backend(s, c, &info, &err);
+    backend = open_backend(sc, s, c, &info, &err);
     if (!backend || tr_sched_bind(sc, c->ops, backend, &info, &err))
         goto out;
     if (warm_up(c, backend, &info, sc)) {

@@ -77,6 +77,8 @@ struct loader {
     const char *path;
     const struct tr_ops *ops;
     struct tr_dev *dev;
+    void (*beat)(void *);
+    void *beat_arg;
     struct tr_errbuf *err;
     const struct arch *arch;
     struct tr_model *m;
@@ -298,6 +300,23 @@ static size_t packed_bytes(const struct loader *l, const struct tr_gguf_tensor *
     return n;
 }
 
+enum { READ_SLICE = 4 << 20, PAGE = 4096 };
+
+/* Brings a tensor's pages in from the file, slice by slice: from a slow disk a single one can take
+ * minutes, and packing, which would do it too, gives no sign of life. */
+static void read_in(const struct loader *l, const struct tr_gguf_tensor *t)
+{
+    const volatile uint8_t *bytes = t->data;
+    if (!l->beat)
+        return;
+    for (uint64_t at = 0; at < t->bytes; at += PAGE) {
+        if (at % READ_SLICE == 0)
+            l->beat(l->beat_arg);
+        (void)bytes[at];
+    }
+    l->beat(l->beat_arg);
+}
+
 /* Counts one tensor and, in the second pass, packs it.  `at` is the model or layer it belongs to. */
 static int load_tensor(struct loader *l, const struct tensor_spec *s, const char *name, void *at)
 {
@@ -311,6 +330,8 @@ static int load_tensor(struct loader *l, const struct tensor_spec *s, const char
     if (n == 0)
         return -EINVAL;
     uint8_t *mem = l->m->weights ? (uint8_t *)l->m->weights + l->used : NULL;
+    if (mem)
+        read_in(l, t);
     if (mem && vector) {
         memcpy(mem, t->data, n);
         memcpy((uint8_t *)at + s->place, &mem, sizeof(mem));
@@ -427,10 +448,18 @@ static int load(struct loader *l)
 }
 
 struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, const struct tr_ops *ops,
-                               struct tr_dev *dev, struct tr_errbuf *err)
+                               struct tr_dev *dev, void (*beat)(void *), void *arg,
+                               struct tr_errbuf *err)
 {
     struct tr_model *m = calloc(1, sizeof(*m));
-    struct loader l = {.g = g, .path = path, .ops = ops, .dev = dev, .err = err, .m = m};
+    struct loader l = {.g = g,
+                       .path = path,
+                       .ops = ops,
+                       .dev = dev,
+                       .err = err,
+                       .m = m,
+                       .beat = beat,
+                       .beat_arg = arg};
     if (!m) {
         say(&l, "no memory");
         return NULL;

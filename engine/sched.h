@@ -66,7 +66,7 @@ bool tr_sched_turn(struct tr_sched *sc);
 /* After a cut: every request has its terminal state and its record. */
 bool tr_sched_done(const struct tr_sched *sc);
 
-/* The sign of life; also `beat` of the forward pass. */
+/* The sign of life; also `beat` of the backend, while it opens and in the forward pass. */
 void tr_sched_beat(void *sc);
 
 /* Bytes allocated so far, for the start-up line. */

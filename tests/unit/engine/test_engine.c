@@ -26,9 +26,9 @@ static void nap(uint32_t ms)
 
 static uint64_t idle_ns = 20000000000; /* longer than any test waits: what wakes is a bell */
 
-static void start(const char *model, uint32_t step_us)
+static void start_backend(const struct tr_backend_ops *ops, const char *model, uint32_t step_us)
 {
-    struct tr_engine_config c = {.ops = &tr_backend_sim, .sched = r.c.sched};
+    struct tr_engine_config c = {.ops = ops, .sched = r.c.sched};
     c.backend.model_path = model;
     c.backend.sim_step_us = step_us;
     c.backend.n_threads = 1;
@@ -45,6 +45,11 @@ static void start(const char *model, uint32_t step_us)
     if (tr_shm_attach(&s, &fds, TR_ROLE_ENGINE, 0, epoch, &err))
         _exit(99);
     _exit(tr_engine_main(&s, &c));
+}
+
+static void start(const char *model, uint32_t step_us)
+{
+    start_backend(&tr_backend_sim, model, step_us);
 }
 
 static int wait_for_end(void)
@@ -166,6 +171,26 @@ Test(engine, beats_during_a_long_step)
 {
     start(NULL, 30000000);
     cr_assert(wait_beats(3), "the warm-up is a step too");
+    kill(engine, SIGKILL);
+    wait_for_end();
+}
+
+/* A model that comes from a slow disk: longer than this test runs. */
+static struct tr_backend *open_slowly(const struct tr_backend_config *c,
+                                      struct tr_backend_info *info, struct tr_errbuf *err)
+{
+    for (uint32_t i = 0; i < 20000; i++, nap(5))
+        c->beat(c->beat_arg);
+    return tr_backend_sim.open(c, info, err);
+}
+
+Test(engine, beats_while_the_model_loads)
+{
+    struct tr_backend_ops slow = tr_backend_sim;
+    slow.open = open_slowly;
+    start_backend(&slow, NULL, 0);
+    cr_assert(wait_beats(5), "the supervisor would take it for stalled");
+    cr_assert_eq(atomic_load(&r.s.rings->ready), 0);
     kill(engine, SIGKILL);
     wait_for_end();
 }

@@ -21,6 +21,13 @@ static struct tr_dev *open_dev(enum tr_ops_math math)
     return dev;
 }
 
+static uint32_t signs; /* of life, given while models load */
+
+static void count_beat(void *arg)
+{
+    ++*(uint32_t *)arg;
+}
+
 /* Loads the file of `w` (which is consumed); NULL and the sentence in `err` if it is refused. */
 static struct tr_model *load(struct tr_gw *w, struct tr_dev *dev, struct tr_errbuf *err)
 {
@@ -28,7 +35,7 @@ static struct tr_model *load(struct tr_gw *w, struct tr_dev *dev, struct tr_errb
     uint8_t *bytes = tr_gw_finish(w, &len);
     struct tr_gguf *g = tr_gguf_parse(bytes, len, "m.gguf", err);
     cr_assert(ne(ptr, g, NULL), "%s", err->msg);
-    struct tr_model *m = tr_model_load(g, "m.gguf", &tr_ops_cpu, dev, err);
+    struct tr_model *m = tr_model_load(g, "m.gguf", &tr_ops_cpu, dev, count_beat, &signs, err);
     tr_gguf_close(g);
     free(bytes);
     return m;
@@ -54,6 +61,24 @@ static struct tr_gw *tiny(const struct tr_gw_llama *spec)
 }
 
 #define LLAMA(...) tiny(&(struct tr_gw_llama){__VA_ARGS__})
+
+/* From a slow disk every few megabytes take their time, in many tensors or in one. */
+Test(model, loading_gives_signs_of_life)
+{
+    struct tr_errbuf err = {""};
+    struct tr_dev *dev = open_dev(TR_OPS_INT8);
+    struct tr_model *m = load(LLAMA(.n_layer = 4), dev, &err);
+    cr_assert(ne(ptr, m, NULL), "%s", err.msg);
+    cr_expect(signs > 4 * 9, "%u for four layers of nine tensors", signs);
+    uint32_t small = signs;
+    tr_model_free(m);
+    signs = 0;
+    m = load(LLAMA(.n_layer = 4, .n_vocab = 100000), dev, &err); /* 25.6 MB of it */
+    cr_assert(ne(ptr, m, NULL), "%s", err.msg);
+    cr_expect(eq(u32, signs, small + 6));
+    tr_model_free(m);
+    tr_ops_cpu.close(dev);
+}
 
 Test(model, every_type_loads_in_every_math_mode)
 {
