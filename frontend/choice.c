@@ -373,14 +373,16 @@ static bool frame_echo(struct tr_stream *s, struct tr_choice *ch)
 
 /* ---- sent ---- */
 
-/* Whether --coalesce-ms says to wait for more. */
+/* Whether --coalesce-ms says to wait for more.  No longer than until half the window is full: the
+ * engine must not park a sequence for a wait of ours. */
 static bool wait_for_more(struct tr_stream *s, struct tr_choice *ch, uint64_t limit)
 {
     uint64_t ns = s->fe->cfg->coalesce_ns, due = ch->last_event_ns + ns;
+    bool filled = (limit - ch->sent) * 2 >= s->fe->shm->config.window;
 
     if (!ns || ch->text_done || !s->ask->stream || !ch->last_event_ns)
         return false;
-    if (tr_now_ns() < due) {
+    if (!filled && tr_now_ns() < due) {
         tr_stream_remind(s, due);
         return true;
     }

@@ -122,4 +122,14 @@ def what_a_blocked_socket_could_not_take():
             say_the_same(claim, path, body, r, st.rest())
 
 
+@test
+def a_gap_that_is_longer_than_the_window():
+    """Half a window goes out at once: the engine parks nothing for a wait of the frontend."""
+    with Server(TINY, sim_step_us=200, window=32, coalesce_ms=10000) as s:
+        st = s.stream(COMP, dict(model=MODEL, prompt="x", max_tokens=500, ignore_eos=True, stream=True,
+                                 timeout_s=9, stream_options={"include_usage": True})).rest()
+        equal((st.finishes(), (st.usage() or {}).get("completion_tokens")), (["length"], 500), "it comes to its end")
+        check(len(st.events) < 300, "and its events are gathered", len(st.events))
+
+
 main()
