@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine/sim.c - a scripted token source that still needs its KV.
  *
- * It keeps the token id of every position in the KV blocks and makes the logits of a row from a
- * hash over all tokens up to it, read back through the block table.  A wrong block table, a chunk
- * at the wrong place, a block given away too early or a recompute that differs changes the output,
- * so scheduler tests that compare text test all of that.
+ * In the KV cell of every position it keeps a hash over all tokens up to it, made from that in the cell
+ * before, and makes the logits of a row from the row's.  A block remembers the hash that it went on from
+ * and how far it is written; a row goes through its whole block table and checks that each block goes on
+ * from the end of the one before.  A wrong block table, a chunk at the wrong place, a block given away
+ * too early or a recompute that differs changes the output, so scheduler tests that compare text test
+ * all of that.  A row costs a look at each of its blocks, not at each of its tokens.
  *
  * Logits: a fixed table of noise in [-4, 4), turned by the hash, with a favourite at 10 and a
  * second at 8; about one row in 64 wants to end the answer.  |x| < 12: a logit_bias of 100 forces. */
@@ -20,8 +22,17 @@
 #include <time.h>
 
 enum { DEFAULT_CTX = 8192, SLICE_US = 100000, EOG_IN = 64 };
+/* A simulated block is as large as its token ids, whatever the simulation keeps of it. */
+#define BLOCK_BYTES (TR_KV_BLOCK * sizeof(uint32_t))
+#define BROKEN 0x5bd1e995c0ffee11u
 #define FAVOURITE 10.0F
 #define SECOND 8.0F
+
+/* What a row checks of each block that its table names. */
+struct block {
+    uint64_t before, end; /* hashes up to its first position, exclusive, and up to its last */
+    uint32_t n;           /* positions written, from the first on, since the last write at each */
+};
 
 struct tr_backend {
     uint32_t n_vocab, n_ctx, n_blocks;
@@ -29,9 +40,10 @@ struct tr_backend {
     uint32_t eog;
     bool own_vocab;
     uint32_t n_text;
-    uint32_t *text; /* [n_text]: ids a favourite is drawn from */
-    uint32_t *kv;   /* [n_blocks, TR_KV_BLOCK] */
-    float *noise;   /* [n_vocab] */
+    uint32_t *text;       /* [n_text]: ids a favourite is drawn from */
+    uint64_t *kv;         /* [n_blocks, TR_KV_BLOCK] */
+    struct block *blocks; /* [n_blocks] */
+    float *noise;         /* [n_vocab] */
 };
 
 static uint64_t mix(uint64_t h)
@@ -112,15 +124,16 @@ static int file_vocab(struct tr_backend *b, const char *path, struct tr_errbuf *
 static int make_pool(struct tr_backend *b, const struct tr_backend_config *c, struct tr_errbuf *err)
 {
     uint64_t per_seq = (b->n_ctx + TR_KV_BLOCK - 1) / TR_KV_BLOCK;
-    uint64_t bytes = TR_KV_BLOCK * sizeof(uint32_t);
+    uint64_t bytes = BLOCK_BYTES;
     uint64_t n = c->kv_bytes ? c->kv_bytes / bytes : per_seq * c->max_seqs;
     if (n < 1 || n > INT32_MAX)
         return tr_errf(err, -EINVAL, "KV memory for %llu blocks makes no sense",
                        (unsigned long long)n);
     b->n_blocks = (uint32_t)n;
-    b->kv = calloc(n, bytes);
+    b->kv = calloc(n, TR_KV_BLOCK * sizeof(*b->kv));
+    b->blocks = calloc(n, sizeof(*b->blocks));
     b->noise = calloc(b->n_vocab, sizeof(float));
-    if (!b->kv || !b->noise)
+    if (!b->kv || !b->blocks || !b->noise)
         return tr_errf(err, -ENOMEM, "out of memory for %llu KV blocks", (unsigned long long)n);
     for (uint32_t i = 0; i < b->n_vocab; i++)
         b->noise[i] = (float)(mix(i + 1) >> 40) * 0x1p-21F - 4.0F;
@@ -133,6 +146,7 @@ static void sim_close(struct tr_backend *b)
         return;
     free(b->text);
     free(b->kv);
+    free(b->blocks);
     free(b->noise);
     free(b);
 }
@@ -163,7 +177,7 @@ static struct tr_backend *sim_open(const struct tr_backend_config *c, struct tr_
                                      .n_ctx = b->n_ctx,
                                      .n_layer = 0,
                                      .n_kv_blocks = b->n_blocks,
-                                     .kv_block_bytes = TR_KV_BLOCK * sizeof(uint32_t),
+                                     .kv_block_bytes = BLOCK_BYTES,
                                      .deterministic = true};
     snprintf(info->description, sizeof(info->description),
              "sim: scripted tokens, vocabulary of %u, %u us a step, %u us a prompt token",
@@ -173,9 +187,40 @@ static struct tr_backend *sim_open(const struct tr_backend_config *c, struct tr_
 
 /* ---- forward ---- */
 
-static uint32_t *cell(const struct tr_backend *b, const struct tr_kv_table *t, uint32_t pos)
+/* The hash that block k of a table has to go on from. */
+static uint64_t end_before(const struct tr_backend *b, const struct tr_kv_table *t, uint32_t k)
 {
-    return b->kv + (size_t)t->blocks[pos / TR_KV_BLOCK] * TR_KV_BLOCK + pos % TR_KV_BLOCK;
+    if (k == 0)
+        return 0;
+    const struct block *last = &b->blocks[t->blocks[k - 1]];
+    return last->n == TR_KV_BLOCK ? last->end : mix(last->end ^ BROKEN);
+}
+
+/* A write makes what stands behind it in the block worthless; one behind a hole is worthless itself. */
+static void write_cell(struct tr_backend *b, const struct tr_kv_table *t, uint32_t pos,
+                       uint32_t token)
+{
+    uint32_t at = pos % TR_KV_BLOCK, id = t->blocks[pos / TR_KV_BLOCK];
+    struct block *k = &b->blocks[id];
+    uint64_t *cells = b->kv + (size_t)id * TR_KV_BLOCK;
+    if (at == 0)
+        k->before = end_before(b, t, pos / TR_KV_BLOCK);
+    uint64_t h = at == 0 ? k->before : k->n >= at ? cells[at - 1] : mix(cells[at - 1] ^ BROKEN);
+    cells[at] = mix(h ^ (token + 0x9e3779b97f4a7c15u * (pos + 1u)));
+    k->n = at + 1;
+    k->end = cells[at];
+}
+
+/* Over all tokens up to `pos`; something else if the table's blocks are not theirs, one after the
+ * other. */
+static uint64_t read_hash(const struct tr_backend *b, const struct tr_kv_table *t, uint32_t pos)
+{
+    uint32_t last = pos / TR_KV_BLOCK, at = pos % TR_KV_BLOCK, id = t->blocks[last];
+    uint64_t h = b->kv[(size_t)id * TR_KV_BLOCK + at];
+    bool good = b->blocks[id].n > at;
+    for (uint32_t k = 0; k <= last; k++)
+        good &= b->blocks[t->blocks[k]].before == end_before(b, t, k);
+    return good ? h : mix(h ^ BROKEN);
 }
 
 static void fill_logits(const struct tr_backend *b, uint64_t h, uint32_t last, float *logits)
@@ -214,7 +259,7 @@ static void sim_forward(struct tr_backend *b, const struct tr_batch *batch, floa
     uint64_t prefilled = 0;
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         const struct tr_row *r = &batch->rows[i];
-        *cell(b, &batch->seqs[r->seq], r->pos) = r->token;
+        write_cell(b, &batch->seqs[r->seq], r->pos, r->token);
         bool run = (i > 0 && r[-1].seq == r->seq) ||
                    (i + 1 < batch->n_rows && r[1].seq == r->seq) || r->out == TR_NO_LOGITS;
         prefilled += run;
@@ -223,9 +268,7 @@ static void sim_forward(struct tr_backend *b, const struct tr_batch *batch, floa
         const struct tr_row *r = &batch->rows[i];
         if (r->out == TR_NO_LOGITS)
             continue;
-        uint64_t h = 0;
-        for (uint32_t p = 0; p <= r->pos; p++)
-            h = mix(h ^ (*cell(b, &batch->seqs[r->seq], p) + 0x9e3779b97f4a7c15u * (p + 1u)));
+        uint64_t h = read_hash(b, &batch->seqs[r->seq], r->pos);
         fill_logits(b, h, r->token, logits + (size_t)r->out * b->n_vocab);
     }
     pass_time(b->step_us + prefilled * b->prefill_us, beat, arg);

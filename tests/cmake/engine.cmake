@@ -11,6 +11,7 @@ tr_unit_test(engine sample m)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 tr_program_test(golden sampling ${CMAKE_SOURCE_DIR}/tests/golden/sampling.c engine PkgConfig::JANSSON m)
 
+tr_unit_test(engine sim)
 foreach(noun admit engine offer settle recover slot_stat step)
   tr_unit_test(engine ${noun} enginerig)
 endforeach()
