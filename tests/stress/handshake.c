@@ -15,7 +15,8 @@ enum { SLOT = 2 };
 
 static struct shm_rig rig;
 static struct tr_shm *s;
-static bool saw; /* what the waiting side found */
+static bool saw;  /* what the waiting side found */
+static bool pops; /* the cursor that moves is that of the logprob ring */
 
 static bool was_rung(void)
 {
@@ -84,10 +85,22 @@ static void nothing_dirty(void)
 
 /* ---- parking: the engine asks to be told, looks at the cursors, and from then on only at dirty bits */
 
-static void asleep(void)
+static void awake_lp(void)
 {
     nothing_dirty();
+    pops = true;
+}
+
+static void asleep_lp(void)
+{
+    awake_lp();
     atomic_store_explicit(&s->rings->sleeping, 1, memory_order_relaxed);
+}
+
+static void asleep(void)
+{
+    asleep_lp();
+    pops = false;
 }
 
 static void move_cursor(void)
@@ -102,11 +115,11 @@ static void pop_entry(void)
     tr_lpring_pop(s, SLOT);
 }
 
+/* At the one that moves: each further operation multiplies the orders. */
 static void look_at_cursors(void)
 {
     const struct tr_cursor *c = tr_cursor_at(s, 0, SLOT);
-    saw |= atomic_load_explicit(&c->sent, memory_order_relaxed) == 7 ||
-           atomic_load_explicit(&c->lp_head, memory_order_relaxed) == 1;
+    saw |= atomic_load_explicit(pops ? &c->lp_head : &c->sent, memory_order_relaxed) != 0;
 }
 
 /* A bit without the cursor it is about is worth nothing: the sweep looks, and not again. */
@@ -153,8 +166,8 @@ static const struct {
     {"submit", {nothing_yet, {submit, sleep_unless_submitted}, nobody_misses}},
     {"command", {nothing_dirty, {command, sleep_unless_commanded}, nobody_misses}},
     {"park", {asleep, {move_cursor, park}, reader_is_seen}},
-    {"park_lp", {asleep, {pop_entry, park}, reader_is_seen}},
-    {"park_and_sleep", {nothing_dirty, {pop_entry, park_and_sleep}, reader_is_seen}},
+    {"park_lp", {asleep_lp, {pop_entry, park}, reader_is_seen}},
+    {"park_and_sleep", {awake_lp, {pop_entry, park_and_sleep}, reader_is_seen}},
 };
 
 int main(void)
