@@ -106,6 +106,7 @@ int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
         goto out;
     say_ready(&info, sc);
     tr_stat_set(s->stat[TR_STAT_ENGINE], TR_STAT_KV_FREE, info.n_kv_blocks);
+    tr_sched_turn(sc); /* opens the places: who sees us ready finds them */
     /* Release: what was settled is visible to whoever sees us ready. */
     atomic_store_explicit(&s->rings->ready, s->my_epoch, memory_order_release);
     loop(s, sc, c);
