@@ -278,9 +278,12 @@ static void on_command(void *arg, uint32_t area, uint32_t slot, uint64_t word)
     if (q->use != TR_SLOT_LIVE || q->area != area || q->epoch != sc->epoch[area])
         return;
     tr_sched_obey(sc, q, word);
+    /* Thousands of slow readers move their cursors: one that is still behind is no reason for another
+     * turn. */
     if (q->aside)
         look_at_parked(sc, q);
-    sc->progress = true;
+    else
+        sc->progress = true;
 }
 
 static void read_commands(struct tr_sched *sc)
