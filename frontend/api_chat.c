@@ -111,7 +111,7 @@ static void chat_body(struct tr_stream *s, struct tr_emit *e)
         tr_emit_obj(e);
         tr_emit_kstr(e, "role", "assistant");
         tr_emit_key(e, "content");
-        tr_stream_text(s, k, e);
+        tr_whole_text(s, k, e);
         tr_emit_knull(e, "refusal");
         tr_emit_key(e, "annotations");
         tr_emit_arr(e);

@@ -70,7 +70,7 @@ static void completions_body(struct tr_stream *s, struct tr_emit *e)
         tr_emit_obj(e);
         tr_emit_ku64(e, "index", k);
         tr_emit_key(e, "text");
-        tr_stream_text(s, k, e);
+        tr_whole_text(s, k, e);
         tr_openai_close_choice(s, e, &s->choice[k]);
     }
     tr_openai_close(s, e);

@@ -69,7 +69,7 @@ struct tr_dialect {
     const char *id_prefix; /* of the id in its objects */
     /* Renders and writes one event (tr_stream_frame); some write nothing for some. */
     void (*event)(struct tr_stream *s, const struct tr_event *ev);
-    /* The whole answer when it is not streamed; the text of each choice by tr_stream_text. */
+    /* The whole answer when it is not streamed; the text of each choice by tr_whole_text. */
     void (*body)(struct tr_stream *s, struct tr_emit *e);
 };
 

@@ -44,17 +44,18 @@ struct tr_fe {
     bool retires;   /* another has taken our place: no new connection, then the end */
     bool was_ready; /* the engine has been ready once */
 
-    struct tr_stat *stat;               /* ours */
-    struct tr_stream *streams;          /* all open, doubly linked (stream.c) */
-    struct tr_stream **by_slot;         /* [n_slots] whose ring it is; NULL: nobody's here */
-    struct tr_stream_due due;           /* to be looked at in this turn (stream.c) */
-    struct tr_stream_gate gate;         /* wait for their record (stream.c) */
-    uint64_t durable_seen;              /* the ledger's count when those were last looked at */
-    bool clock_missed;                  /* a stream's timer could not be armed (stream_clock.c) */
-    uint64_t behind;                    /* tokens scanned and not yet sent, over all streams */
-    uint32_t n_streams;                 /* requests admitted and not yet ended */
-    uint32_t n_asks;                    /* requests being tokenised */
-    uint32_t n_deliveries;              /* delivery records waiting for an acknowledgement */
+    struct tr_stat *stat;       /* ours */
+    struct tr_stream *streams;  /* all open, doubly linked (stream.c) */
+    struct tr_stream **by_slot; /* [n_slots] whose ring it is; NULL: nobody's here */
+    struct tr_stream_due due;   /* to be looked at in this turn (stream.c) */
+    struct tr_stream_gate gate; /* wait for their record (stream.c) */
+    uint64_t durable_seen;      /* the ledger's count when those were last looked at */
+    bool clock_missed;          /* a stream's timer could not be armed (stream_clock.c) */
+    uint64_t whole_left;        /* tokens that this turn may still make into text (whole.h) */
+    uint64_t behind;            /* tokens scanned and not yet sent, over all streams */
+    uint32_t n_streams;         /* requests admitted and not yet ended */
+    uint32_t n_asks;            /* requests being tokenised */
+    uint32_t n_deliveries;      /* delivery records waiting for an acknowledgement */
     struct tr_cancel_wait *cancel_wait; /* DELETEs waiting for the end (api_native.c) */
 
     struct event *bell_ev, *tick_ev, *wake_ev;

@@ -51,6 +51,7 @@ static void free_stream(struct tr_stream *s)
         TAILQ_REMOVE(&s->fe->gate, s, gate_link);
     for (uint32_t k = 0; k < s->n; k++)
         tr_choice_fini(&s->choice[k]);
+    tr_whole_free(s->whole);
     tr_ask_close(s->ask);
     free(s);
 }
@@ -355,34 +356,6 @@ void tr_stream_frame(struct tr_stream *s, const char *type, int64_t number)
     tr_stream_write_frame(s);
 }
 
-void tr_stream_text(struct tr_stream *s, uint32_t choice, struct tr_emit *e)
-{
-    const struct tr_choice *ch = &s->choice[choice];
-    const uint32_t *ids = tr_ring_ids(s->fe->shm, ch->slot);
-    struct tr_scan scan;
-    size_t len;
-
-    tr_emit_str_open(e);
-    if (s->ask->echo) {
-        tr_scan_init(&scan, s->fe->vocab, NULL, s->ask->skip_special);
-        for (uint32_t i = 0; i < ch->prompt_len; i++)
-            if (tr_scan_push(&scan, (int32_t)ids[i], s->fe->text, &len) >= 0)
-                tr_emit_str_piece(e, s->fe->text, len);
-        tr_scan_flush(&scan, s->fe->text, &len);
-        tr_emit_str_piece(e, s->fe->text, len);
-    }
-    tr_scan_init(&scan, s->fe->vocab, s->ask->stops, s->ask->skip_special);
-    scan.include_stop = s->ask->include_stop;
-    for (uint64_t i = 0; i < ch->text_end && scan.stop < 0; i++)
-        if (tr_scan_push(&scan, (int32_t)ids[ch->prompt_len + i], s->fe->text, &len) >= 0)
-            tr_emit_str_piece(e, s->fe->text, len);
-    if (scan.stop < 0) {
-        tr_scan_flush(&scan, s->fe->text, &len);
-        tr_emit_str_piece(e, s->fe->text, len);
-    }
-    tr_emit_str_close(e);
-}
-
 struct tr_usage tr_stream_usage(const struct tr_stream *s)
 {
     struct tr_usage u = {0};
@@ -481,9 +454,12 @@ static void end_whole(struct tr_stream *s, enum tr_err e)
     struct tr_conn *c = s->conn;
 
     if (!e) {
+        uint64_t all = UINT64_MAX; /* something is left only if this process is about to end */
+        tr_whole_render(s, &all);
         tr_emit_reset(json);
-        s->dialect->body(s, json);
-        if (json->failed)
+        if (s->whole)
+            s->dialect->body(s, json);
+        if (!s->whole || json->failed)
             e = s->failure = TR_ERR_INTERNAL;
     }
     if (e) {
@@ -572,6 +548,12 @@ static void spread_failure(struct tr_stream *s)
         tr_stream_cancel(s, e);
 }
 
+/* Whether the texts of an answer that is not streamed are there. */
+static bool is_rendered(struct tr_stream *s)
+{
+    return s->ask->stream || tr_stream_outcome(s) || tr_whole_render(s, &s->fe->whole_left);
+}
+
 static bool pump_one(struct tr_stream *s)
 {
     bool moved = false, ended = true, all_out = true;
@@ -596,6 +578,10 @@ static bool pump_one(struct tr_stream *s)
     }
     if (moved && s->ask->stream)
         mark(s, false);
+    if (ended && all_out && !is_rendered(s)) {
+        tr_stream_due(s); /* the rest in the next turn */
+        return true;
+    }
     if (ended && all_out && try_end(s))
         return true;
     if (moved && s->ask->stream)
@@ -650,6 +636,7 @@ bool tr_streams_pump(struct tr_fe *fe)
     struct tr_stream *s, *last;
     bool moved = false;
 
+    fe->whole_left = TR_WHOLE_TURN;
     tr_news_take(fe->shm, on_news, fe);
     look_at_ledger(fe);
     /* What becomes due meanwhile waits for the next look. */

@@ -27,6 +27,7 @@
 #include "frontend/receipt.h"
 #include "frontend/sse.h"
 #include "shm/stream_id.h"
+#include "frontend/whole.h"
 #include "text/scan.h"
 
 #include <event2/event_struct.h>
@@ -100,6 +101,7 @@ struct tr_stream {
     bool cancelled;                       /* CANCEL has been posted */
     enum tr_err failure; /* found by this process; what the rings say comes second */
     struct tr_receipt receipt;
+    struct tr_whole *whole; /* not streamed, and ended: its texts in the making; else NULL */
 
     uint32_t n;
     struct tr_choice choice[];
@@ -137,9 +139,6 @@ void tr_stream_frame(struct tr_stream *s, const char *type, int64_t number);
 
 /* Writes what a dialect has put into fe->frame as one chunk. */
 void tr_stream_write_frame(struct tr_stream *s);
-
-/* Puts the text of a choice into `e` as one JSON string. */
-void tr_stream_text(struct tr_stream *s, uint32_t choice, struct tr_emit *e);
 
 struct tr_usage tr_stream_usage(const struct tr_stream *s);
 

@@ -187,6 +187,59 @@ Test(stream, completions_streamed_and_whole_are_the_same_text)
     tr_rig_close(c, false);
 }
 
+/* 16 choices of 500 tokens are more than a turn may make. */
+static struct tr_rig_client *many_whole(void)
+{
+    struct tr_rig_client *c =
+        post("/v1/completions",
+             PROMPT(",\"n\":16,\"echo\":true,\"ignore_eos\":true,\"max_tokens\":500"));
+    char text[501];
+
+    for (uint32_t k = 0; k < 16; k++) {
+        memset(text, 'a' + (int)k, 500);
+        text[500] = 0;
+        for (const char *p = text; *p;) {
+            p += tr_sengine_text(&rig.engine, slot_of(k), p);
+            if (k == 15 && !*p)
+                break;
+            receive(c);
+        }
+    }
+    for (uint32_t k = 0; k < 16; k++)
+        tr_sengine_end(&rig.engine, slot_of(k), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    tr_fe_turn(&rig.fe, false);
+    cr_assert(rig.fe.streams && rig.fe.streams->whole, "begun, and not in one turn");
+    return c;
+}
+
+Test(stream, large_whole_answers_are_made_in_several_turns)
+{
+    struct tr_rig_client *c = many_whole();
+    const char *p;
+    char want[600];
+
+    tr_rig_read(c);
+    cr_expect_eq(c->len, 0u);
+    receive(c);
+    p = tr_rig_body(c);
+    for (int k = 0; k < 16; k++) {
+        size_t n = (size_t)sprintf(want, "\"index\":%d,\"text\":\"x", k);
+        memset(want + n, 'a' + k, 500);
+        strcpy(want + n + 500, "\"");
+        cr_expect(strstr(p, want), "choice %d: %.2000s", k, p);
+    }
+    tr_rig_close(c, false);
+}
+
+Test(stream, a_client_may_leave_while_its_answer_is_made)
+{
+    struct tr_rig_client *c = many_whole();
+
+    tr_rig_close(c, true);
+    tr_rig_run(&rig);
+    cr_expect_eq(rig.fe.n_streams, 0u);
+}
+
 Test(stream, end_of_turn_as_the_first_token_is_an_empty_answer)
 {
     uint32_t eos = TR_SIM_IM_END;
