@@ -225,7 +225,7 @@ Test(stream, large_whole_answers_are_made_in_several_turns)
     for (int k = 0; k < 16; k++) {
         size_t n = (size_t)sprintf(want, "\"index\":%d,\"text\":\"x", k);
         memset(want + n, 'a' + k, 500);
-        strcpy(want + n + 500, "\"");
+        memcpy(want + n + 500, "\"", 2);
         cr_expect(strstr(p, want), "choice %d: %.2000s", k, p);
     }
     tr_rig_close(c, false);
@@ -627,7 +627,7 @@ static char *too_long(size_t n)
         too_long_json + sprintf(too_long_json, "{\"model\":\"sim\",\"max_tokens\":1,\"prompt\":\"");
 
     memset(p, 'a', n);
-    strcpy(p + n, "\"}");
+    memcpy(p + n, "\"}", 3);
     return too_long_json;
 }
 
@@ -664,7 +664,8 @@ Test(stream, nothing_open_is_503_at_once_also_while_the_engine_stands_still)
     tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(",\"top_p\":7"), &answer);
     cr_expect(strstr(answer, "\"param\":\"top_p\""), "%s", answer);
     cr_expect(strstr(ask_worker(too_long(60000)), "\"code\":\"engine_overloaded\""), "long");
-    strcpy(strrchr(too_long(60000), '"'), "\",\"top_p\":7}");
+    static const char more[] = "\",\"top_p\":7}";
+    memcpy(strrchr(too_long(60000), '"'), more, sizeof(more));
     cr_expect(strstr(ask_worker(too_long_json), "\"param\":\"top_p\""), "long");
     cr_expect_eq(atomic_load(&rig.fe.stat->value[TR_STAT_REFUSED_OVERLOAD]), 3u);
     for (int i = 0; i < 32; i++)
