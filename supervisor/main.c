@@ -68,7 +68,8 @@ static const struct command {
 } commands[] = {
     {"serve", serve, "serve a model (see tokenring serve --help)"},
     {"probe", tr_probe_main, "measure a server from outside: first token, gaps, truncated streams"},
-    {"replay", tr_replay_main, "send a trace of requests on time and tell what came back, per class"},
+    {"replay", tr_replay_main,
+     "send a trace of requests on time and tell what came back, per class"},
     {"top", tr_top_main, "watch a running service: slots, tokens, buffers, processes, latencies"},
     {"bench", tr_bench_main, "measure kernels and the forward pass on this machine"},
     {"version", version, "print the version"},
