@@ -151,3 +151,11 @@ char *tr_fetch_model(const struct tr_target *t, int *rc, struct tr_errbuf *err)
     free(page);
     return model;
 }
+
+struct tr_page tr_fetch_metrics(const struct tr_target *t)
+{
+    struct tr_page page = {0};
+    int rc;
+    page.p = tr_fetch(t, "/metrics", &page.len, &rc, NULL);
+    return page;
+}

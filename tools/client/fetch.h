@@ -19,6 +19,13 @@ char *tr_fetch(const struct tr_target *t, const char *path, size_t *len, int *rc
 char *tr_fetch_post(const struct tr_target *t, const char *path, const char *body, size_t *len,
                     int *rc, struct tr_errbuf *err);
 
+/* What a server says of itself; p is NULL when it does not, and the caller frees it. */
+struct tr_page {
+    char *p;
+    size_t len;
+};
+struct tr_page tr_fetch_metrics(const struct tr_target *t);
+
 /* The id of the first model of /v1/models; as tr_fetch. */
 char *tr_fetch_model(const struct tr_target *t, int *rc, struct tr_errbuf *err);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 
 #define HEAD_MAX (64u << 10)
 #define INTERIM_MAX 8
@@ -235,4 +236,13 @@ void tr_httpc_init(struct tr_httpc *r, uint64_t body_limit, const struct tr_http
     r->body_limit = body_limit;
     r->ops = ops;
     r->ctx = ctx;
+}
+
+void tr_client_raise_descriptors(void)
+{
+    struct rlimit r;
+    if (!getrlimit(RLIMIT_NOFILE, &r)) {
+        r.rlim_cur = r.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &r);
+    }
 }

@@ -65,4 +65,7 @@ int tr_httpc_push(struct tr_httpc *r, const char *bytes, size_t len);
 /* The peer closed.  1: the response was complete; -EPIPE and r->fault: it was cut. */
 int tr_httpc_eof(struct tr_httpc *r);
 
+/* Once, before many connections are opened: a descriptor for each, and the usual soft limit is 1024. */
+void tr_client_raise_descriptors(void);
+
 #endif

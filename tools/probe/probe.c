@@ -2,6 +2,7 @@
 #include "probe/probe.h"
 
 #include "client/fetch.h"
+#include "client/http_client.h"
 #include "probe/load.h"
 #include "probe/options.h"
 #include "probe/report.h"
@@ -9,14 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum { EXIT_COMPLETE = 0, EXIT_BROKEN = 1, EXIT_USAGE = 2, EXIT_UNREACHABLE = 3 };
-
-struct page {
-    char *p;
-    size_t len;
-};
 
 static int complain(FILE *to, const struct tr_errbuf *err, int status)
 {
@@ -24,23 +19,9 @@ static int complain(FILE *to, const struct tr_errbuf *err, int status)
     return status;
 }
 
-/* A descriptor per stream; the usual soft limit is 1024. */
-static void raise_descriptor_limit(void)
+static struct tr_page read_metrics(const struct tr_probe_opts *o)
 {
-    struct rlimit r;
-    if (!getrlimit(RLIMIT_NOFILE, &r)) {
-        r.rlim_cur = r.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &r);
-    }
-}
-
-static struct page read_metrics(const struct tr_probe_opts *o)
-{
-    struct page page = {0};
-    int rc;
-    if (!o->no_metrics)
-        page.p = tr_fetch(&o->to, "/metrics", &page.len, &rc, NULL);
-    return page;
+    return o->no_metrics ? (struct tr_page){0} : tr_fetch_metrics(&o->to);
 }
 
 static int show(const struct tr_report *r, FILE *out, FILE *complaints)
@@ -59,7 +40,7 @@ static int run(const struct tr_probe_opts *o, const char *model, FILE *out, FILE
     struct tr_errbuf err = {0};
     struct tr_report *r = malloc(sizeof(*r));
     struct tr_load load;
-    struct page before = read_metrics(o), after = {0};
+    struct tr_page before = read_metrics(o), after = {0};
     int status;
     if (tr_load_run(&load, o, model, &err) || !r) {
         status = complain(complaints, &err, EXIT_BROKEN);
@@ -94,7 +75,7 @@ int tr_probe_run(int argc, char **argv, FILE *out, FILE *complaints)
         status = EXIT_COMPLETE;
         goto out;
     }
-    raise_descriptor_limit();
+    tr_client_raise_descriptors();
     if (tr_url_resolve(&o.to.url, &err)) {
         status = complain(complaints, &err, EXIT_UNREACHABLE);
         goto out;

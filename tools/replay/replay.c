@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "client/fetch.h"
+#include "client/http_client.h"
 #include "replay/options.h"
 #include "replay/progress.h"
 #include "replay/prompt.h"
@@ -16,7 +17,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 2, EXIT_UNREACHABLE = 3 };
@@ -26,16 +26,11 @@ enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 2, EXIT_UNREACHABLE = 3 };
 #define REST_AFTER_NS 10000000000u
 #define REST_BETWEEN_NS 60000000000u
 
-struct page {
-    char *p;
-    size_t len;
-};
-
 /* One pass and what it came to. */
 struct pass {
     struct tr_run run;
     struct tr_tally tally;
-    struct page before, after;
+    struct tr_page before, after;
 };
 
 struct job {
@@ -76,26 +71,12 @@ static int complain(const struct tr_errbuf *err, int status)
     return status;
 }
 
-/* A descriptor per stream; the usual soft limit is 1024. */
-static void raise_descriptor_limit(void)
+static struct tr_page read_metrics(const struct job *j)
 {
-    struct rlimit r;
-    if (!getrlimit(RLIMIT_NOFILE, &r)) {
-        r.rlim_cur = r.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &r);
-    }
+    return j->opts.no_metrics ? (struct tr_page){0} : tr_fetch_metrics(&j->opts.to);
 }
 
-static struct page read_metrics(const struct job *j)
-{
-    struct page page = {0};
-    int rc;
-    if (!j->opts.no_metrics)
-        page.p = tr_fetch(&j->opts.to, "/metrics", &page.len, &rc, NULL);
-    return page;
-}
-
-static bool at_rest(const struct page *page)
+static bool at_rest(const struct tr_page *page)
 {
     double g[TR_GAUGES], busy = 0;
     tr_gauges_read(g, page->p, page->len);
@@ -106,11 +87,11 @@ static bool at_rest(const struct page *page)
 
 /* The page once nothing runs any more: what was left behind must not weigh on the next pass, and its
  * tokens belong to this one. */
-static struct page read_metrics_at_rest(const struct job *j, uint64_t limit_ns)
+static struct tr_page read_metrics_at_rest(const struct job *j, uint64_t limit_ns)
 {
     uint64_t until = tr_now_ns() + limit_ns;
     for (;;) {
-        struct page page = read_metrics(j);
+        struct tr_page page = read_metrics(j);
         if (!page.p || at_rest(&page) || stopped || tr_now_ns() > until)
             return page;
         free(page.p);
@@ -195,7 +176,7 @@ static int report(const struct job *j)
 static int replay(struct job *j)
 {
     struct tr_errbuf err = {0};
-    raise_descriptor_limit();
+    tr_client_raise_descriptors();
     int status = find_server(j, &err);
     if (status)
         return status;
