@@ -3,6 +3,7 @@
 
 find_package(PkgConfig REQUIRED)
 set(TOKENRING_SANITIZE "" CACHE STRING "sanitizers, e.g. address,undefined or thread")
+set(TOKENRING_FAULTS ${BUILD_TESTING} CACHE BOOL "points at which tests kill or stop processes (base/fault.h)")
 set(TOKENRING_FUZZ OFF CACHE BOOL "build the libFuzzer drivers in tests/fuzz (clang)")
 
 add_library(tr_flags INTERFACE)
@@ -14,6 +15,9 @@ target_compile_options(tr_flags INTERFACE
 if(TOKENRING_SANITIZE)
   target_compile_options(tr_flags INTERFACE -fsanitize=${TOKENRING_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(tr_flags INTERFACE -fsanitize=${TOKENRING_SANITIZE})
+endif()
+if(TOKENRING_FAULTS)
+  target_compile_definitions(tr_flags INTERFACE TR_FAULTS)
 endif()
 if(TOKENRING_FUZZ)
   target_compile_options(tr_flags INTERFACE -fsanitize=fuzzer-no-link)

@@ -3,6 +3,7 @@
 #include "engine/sched_priv.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 /* ---- what the plan is told ---- */
 
@@ -285,11 +286,16 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
         q->in_kv = j->pos;
         return false;
     }
+    uint64_t seed = tr_sched_ring(sc, q)->params.seed;
+    if (j->wants_lp)
+        TR_FAULT_FOR(ENGINE_STEP_LOGPROB, seed);
     tr_sched_tell(sc, q);
     if (j->echo)
         return false;
+    TR_FAULT_FOR(ENGINE_STEP_PUSH, seed);
     int full = tr_ring_push(sc->s, j->slot, j->id, step);
     TR_ASSERT(full == 0); /* prompt_len + max_tokens <= n_ctx */
+    TR_FAULT_FOR(ENGINE_STEP_PUSHED, seed);
     q->n_out++;
     tr_slot_stat_published(sc->s, q->slot, q->n_out);
     time_token(sc, q);
@@ -334,9 +340,20 @@ static void publish_all(struct tr_sched *sc)
         sc->now = ended; /* one time for all tokens of a step */
     }
     tr_stat_add(sc->stat, TR_STAT_PUBLISHED, n);
+    TR_FAULT(ENGINE_STEP_PUBLISHED);
     tell_progress(sc);
     /* Release: whoever sees the step counted finds its time. */
     atomic_store_explicit(&rings->step, step + 1, memory_order_release);
+    TR_FAULT(ENGINE_STEP_COUNTED);
+}
+
+/* Inside the pass, as far as tests can get: a point for each sequence that is in it. */
+static void reach_sequences(const struct tr_sched *sc)
+{
+    for (uint32_t i = 0; i < sc->n_active; i++)
+        if (sc->plan_do[i].rows)
+            TR_FAULT_FOR(ENGINE_PASS_SEQUENCE,
+                         tr_sched_ring(sc, &sc->seq[sc->active[i]])->params.seed);
 }
 
 bool tr_step(struct tr_sched *sc)
@@ -345,13 +362,19 @@ bool tr_step(struct tr_sched *sc)
     if (sc->n_active == 0)
         return false;
     uint32_t evict, rows = make_plan(sc, &evict);
+    TR_FAULT(ENGINE_PLAN_MADE);
     carry_out(sc, evict);
+    TR_FAULT(ENGINE_PLAN_MOVED);
     if (!rows)
         return false;
     struct tr_batch batch = make_batch(sc);
+    TR_FAULT(ENGINE_PASS_BEGIN);
+    reach_sequences(sc);
     sc->ops->forward(sc->backend, &batch, sc->logits, tr_sched_beat, sc);
+    TR_FAULT(ENGINE_PASS_END);
     if (sc->n_jobs)
         sc->ops->parallel(sc->backend, sc->n_jobs, sample_one, sc);
+    TR_FAULT(ENGINE_STEP_SAMPLED);
     publish_all(sc);
     tr_stat_add(sc->stat, TR_STAT_ROWS, rows);
     tr_hist_add(sc->stat, TR_HIST_STEP, tr_now_ns() - began);

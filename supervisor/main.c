@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* supervisor/main.c - the one binary: its subcommands. */
+#include "base/fault.h"
 #include "base/log.h"
 #include "supervisor/heritage.h"
 #include "supervisor/process.h"
@@ -42,6 +43,10 @@ static int serve(int argc, char **argv)
     }
     tr_log_init("tokenring", h.opt.log_format);
     tr_log_limit((enum tr_log_level)h.opt.log_level);
+#ifdef TR_FAULTS
+    if (!ret)
+        ret = tr_fault_map(&err);
+#endif
     if (!ret)
         ret = tr_heritage_init(&h, &err);
     if (ret) {

@@ -12,6 +12,7 @@ repository), TOKENRING_TEST_PORTS ("first-last"; default: the kernel chooses), T
 65: 3, at full size 20), TEST (a word that the names of the tests to run contain)."""
 import contextlib
 import json
+import mmap
 import os
 import random
 import re
@@ -177,6 +178,79 @@ def clients_of(pid, port):
             if r[9] in inodes and r[3] == "01" and int(r[1].split(":")[1], 16) == port}
 
 
+# ---- faults -------------------------------------------------------------------------------------
+
+ALWAYS = 1 << 62
+
+
+class Faults:
+    """The points of base/fault.def in one service (base/fault.h): a shared file, written here, read at
+    each point by the process that gets there.  Only builds with TOKENRING_FAULTS have them."""
+    ACTIONS = {"none": 0, "count": 1, "kill": 2, "segv": 3, "abort": 4, "stop": 5, "exit": 6}
+    MAGIC, HEAD, POINT, NAME = 0x31544C5541465254, 64, 128, 48
+
+    @staticmethod
+    def names():
+        """Every point in the order of the table, with what stands there."""
+        with open(os.path.join(ROOT, "base/fault.def"), encoding="utf-8") as f:
+            return dict(re.findall(r'^X\(\w+,\s*"([^"]+)",\s*"([^"]+)"\)', f.read(), re.M))
+
+    def __init__(self, path):
+        self.path = path
+        self.index = {name: i for i, name in enumerate(self.names())}
+        size = self.HEAD + self.POINT * len(self.index)
+        with open(path, "w+b") as f:
+            f.write(struct.pack("=QII", self.MAGIC, len(self.index), self.POINT))
+            f.truncate(size)
+            f.flush()
+            self.map = mmap.mmap(f.fileno(), size)
+
+    def _at(self, point):
+        return self.HEAD + self.POINT * self.index[point] + self.NAME
+
+    def _words(self, point):
+        """match, skip, left, hits, fired, pid"""
+        return struct.unpack_from("=QQQQQQ", self.map, self._at(point) + 8)
+
+    def arm(self, point, action, left=1, skip=0, match=None):
+        """From now on: after `skip` hits, `left` times (ALWAYS: each time).  match: only this value."""
+        at = self._at(point)
+        struct.pack_into("=I", self.map, at, 0)
+        struct.pack_into("=IQQQQQQ", self.map, at + 4, match is not None, match or 0, skip, left,
+                         0, 0, 0)
+        struct.pack_into("=I", self.map, at, self.ACTIONS[action])
+
+    def disarm(self, *points):
+        for p in points or self.index:
+            struct.pack_into("=I", self.map, self._at(p), 0)
+
+    def hits(self, point):
+        """How often somebody got there since it was armed, whether or not anything happened."""
+        return self._words(point)[3]
+
+    def fired(self, point):
+        return self._words(point)[4]
+
+    def pid(self, point):
+        """Who took the action last; 0: nobody."""
+        return self._words(point)[5]
+
+    def wait_fired(self, point, n=1, limit=WAIT):
+        return until(lambda: self.fired(point) >= n, limit)
+
+    def wait_stopped(self, point, limit=WAIT):
+        """The process that stands still there, or None."""
+        def stopped():
+            pid = self.pid(point)
+            return pid if pid and parent_and_state(pid)[1] == "T" else None
+        return until(stopped, limit)
+
+    def go_on(self, point):
+        """Lets the process that stands there go on."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid(point), signal.SIGCONT)
+
+
 # ---- a service ----------------------------------------------------------------------------------
 
 def free_port():
@@ -210,9 +284,10 @@ SANITIZER = re.compile(r"(ERROR: \w+Sanitizer|runtime error:|LeakSanitizer).*", 
 
 class Server:
     """A running service.  Its ledger is self.ledger (True: a file of its own, False: none, or a
-    path), its stderr self.log().  `before` runs in the child before the program: its limits."""
+    path), its stderr self.log().  `before` runs in the child before the program: its limits.  With
+    `faults` it has points that can be armed: self.faults."""
 
-    def __init__(self, flags=SIM, ledger=True, before=None, **more):
+    def __init__(self, flags=SIM, ledger=True, before=None, faults=False, **more):
         self.dir = tempfile.mkdtemp(prefix="tokenring-test-")
         self.ledger = ledger if isinstance(ledger, str) else os.path.join(self.dir, "ledger.jsonl")
         args = dict(flags, port=free_port(), **({"ledger": self.ledger} if ledger else {}))
@@ -222,8 +297,12 @@ class Server:
         args.setdefault("control_socket", path if len(path) < 108 else "off")
         self.args = args
         self.err = open(os.path.join(self.dir, "stderr"), "w+")
+        self.faults, env = None, None
+        if faults:
+            self.faults = Faults(os.path.join(self.dir, "faults"))
+            env = dict(os.environ, TOKENRING_FAULT=self.faults.path)
         self.child = subprocess.Popen(command(args), stdout=subprocess.PIPE, stderr=self.err,
-                                      start_new_session=True, text=True, preexec_fn=before)
+                                      start_new_session=True, text=True, preexec_fn=before, env=env)
         _servers.append(self)
         self.pid = self.child.pid
         self.status = None
