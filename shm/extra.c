@@ -25,26 +25,52 @@ static int sink_write(void *data, const char *buf, size_t len)
     return 0;
 }
 
-int tr_extra_pack(const struct tr_extra *e, uint8_t *out, size_t cap)
+static int pack_ids(msgpack_packer *p, const struct tr_extra *e)
+{
+    int bad = msgpack_pack_str_with_body(p, "bias", 4);
+    bad |= msgpack_pack_array(p, (size_t)e->n_bias * 2);
+    for (uint32_t i = 0; i < e->n_bias && !bad; i++) {
+        bad |= msgpack_pack_uint32(p, e->bias[i].id);
+        bad |= msgpack_pack_double(p, (double)e->bias[i].value);
+    }
+    bad |= msgpack_pack_str_with_body(p, "stop", 4);
+    bad |= msgpack_pack_array(p, e->n_stop);
+    for (uint32_t i = 0; i < e->n_stop && !bad; i++)
+        bad |= msgpack_pack_uint32(p, e->stop_ids[i]);
+    return bad;
+}
+
+static int pack_view(msgpack_packer *p, const struct tr_view *v)
+{
+    int bad = msgpack_pack_str_with_body(p, "view", 4);
+    bad |= msgpack_pack_array(p, 5);
+    bad |= msgpack_pack_uint32(p, v->dialect);
+    bad |= msgpack_pack_uint32(p, v->flags);
+    bad |= msgpack_pack_uint64(p, v->created);
+    bad |= msgpack_pack_uint64(p, v->timeout_ns);
+    bad |= msgpack_pack_array(p, v->n_stop);
+    for (uint32_t i = 0; i < v->n_stop && !bad; i++)
+        bad |= msgpack_pack_str_with_body(p, v->stop[i].p, v->stop[i].len);
+    return bad;
+}
+
+int tr_extra_pack_view(const struct tr_extra *e, const struct tr_view *v, uint8_t *out, size_t cap)
 {
     struct sink k = {.out = out, .cap = cap};
     msgpack_packer p;
     msgpack_packer_init(&p, &k, sink_write);
-    int bad = msgpack_pack_map(&p, 2);
-    bad |= msgpack_pack_str_with_body(&p, "bias", 4);
-    bad |= msgpack_pack_array(&p, (size_t)e->n_bias * 2);
-    for (uint32_t i = 0; i < e->n_bias && !bad; i++) {
-        bad |= msgpack_pack_uint32(&p, e->bias[i].id);
-        bad |= msgpack_pack_double(&p, (double)e->bias[i].value);
-    }
-    bad |= msgpack_pack_str_with_body(&p, "stop", 4);
-    bad |= msgpack_pack_array(&p, e->n_stop);
-    for (uint32_t i = 0; i < e->n_stop && !bad; i++)
-        bad |= msgpack_pack_uint32(&p, e->stop_ids[i]);
+    int bad = msgpack_pack_map(&p, v ? 3 : 2) | pack_ids(&p, e);
+    if (v && !bad)
+        bad = pack_view(&p, v);
     return bad ? -ENOSPC : (int)k.len;
 }
 
-/* ---- reading (engine): just the types above, bounded, nothing allocated ---- */
+int tr_extra_pack(const struct tr_extra *e, uint8_t *out, size_t cap)
+{
+    return tr_extra_pack_view(e, NULL, out, cap);
+}
+
+/* ---- reading: just the types above, bounded, nothing allocated ---- */
 
 struct in {
     const uint8_t *p, *end;
@@ -137,14 +163,57 @@ static bool get_stop(struct in *in, uint32_t n_vocab, struct tr_extra *e)
     return true;
 }
 
-int tr_extra_unpack(const uint8_t *in, size_t len, uint32_t n_vocab, struct tr_extra *e)
+/* A text of 1 .. TR_VIEW_STOP_BYTES bytes, in any of the lengths msgpack has for that. */
+static bool get_text(struct in *in, struct tr_str *out)
+{
+    uint64_t t, n;
+    if (!get_be(in, 1, &t))
+        return false;
+    if ((t & 0xe0) == 0xa0)
+        n = t & 0x1f;
+    else if (t != 0xd9 && t != 0xda)
+        return false;
+    else if (!get_be(in, t == 0xd9 ? 1 : 2, &n))
+        return false;
+    if (n == 0 || n > TR_VIEW_STOP_BYTES || n > (size_t)(in->end - in->p))
+        return false;
+    *out = (struct tr_str){.p = (const char *)in->p, .len = n};
+    in->p += n;
+    return true;
+}
+
+static bool get_view(struct in *in, struct tr_view *v)
+{
+    uint64_t n, dialect, flags;
+    if (!get_array(in, &n) || n != 5 || !get_uint(in, &dialect) || dialect > 255 ||
+        !get_uint(in, &flags) || flags & ~(uint64_t)TR_VIEW_FLAGS || !get_uint(in, &v->created) ||
+        !get_uint(in, &v->timeout_ns) || !get_array(in, &n) || n > TR_VIEW_STOPS)
+        return false;
+    v->dialect = (uint32_t)dialect;
+    v->flags = (uint32_t)flags;
+    v->n_stop = (uint32_t)n;
+    for (uint32_t i = 0; i < v->n_stop; i++)
+        if (!get_text(in, &v->stop[i]))
+            return false;
+    return true;
+}
+
+int tr_extra_view(const uint8_t *in, size_t len, uint32_t n_vocab, struct tr_extra *e,
+                  struct tr_view *v)
 {
     struct in r = {.p = in, .end = in + len};
     e->n_bias = e->n_stop = 0;
     if (len == 0)
-        return 0;
+        return -ENOENT;
     uint64_t t;
-    bool ok = get_be(&r, 1, &t) && t == 0x82 && get_key(&r, "bias") && get_bias(&r, n_vocab, e) &&
-              get_key(&r, "stop") && get_stop(&r, n_vocab, e) && r.p == r.end;
-    return ok ? 0 : -EINVAL;
+    bool ok = get_be(&r, 1, &t) && (t == 0x82 || t == 0x83) && get_key(&r, "bias") &&
+              get_bias(&r, n_vocab, e) && get_key(&r, "stop") && get_stop(&r, n_vocab, e) &&
+              (t == 0x82 || (get_key(&r, "view") && get_view(&r, v))) && r.p == r.end;
+    return !ok ? -EINVAL : t == 0x82 ? -ENOENT : 0;
+}
+
+int tr_extra_unpack(const uint8_t *in, size_t len, uint32_t n_vocab, struct tr_extra *e)
+{
+    struct tr_view v;
+    return tr_extra_view(in, len, n_vocab, e, &v) == -EINVAL ? -EINVAL : 0;
 }

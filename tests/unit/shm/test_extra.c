@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/extra.h"
+#include "shm/layout.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -7,7 +8,8 @@
 #include <string.h>
 
 static struct tr_extra in, out;
-static uint8_t buf[32768];
+static struct tr_view view, seen;
+static uint8_t buf[TR_EXTRA_BYTES];
 
 Test(extra, what_is_packed_is_read_back)
 {
@@ -31,9 +33,50 @@ Test(extra, the_largest_fits_in_its_place)
     in.n_stop = TR_MAX_STOP_IDS;
     for (uint32_t i = 0; i < TR_MAX_BIAS; i++)
         in.bias[i].id = 1u << 20;
-    int n = tr_extra_pack(&in, buf, 16384);
+    static char text[TR_VIEW_STOP_BYTES];
+    view = (struct tr_view){255, TR_VIEW_FLAGS, UINT64_MAX, UINT64_MAX, TR_VIEW_STOPS, {{0}}};
+    for (uint32_t i = 0; i < TR_VIEW_STOPS; i++)
+        view.stop[i] = (struct tr_str){text, sizeof(text)};
+    int n = tr_extra_pack_view(&in, &view, buf, TR_EXTRA_BYTES);
     cr_assert_gt(n, 0);
     cr_assert_eq(tr_extra_unpack(buf, (size_t)n, 1u << 24, &out), 0);
+    cr_assert_eq(tr_extra_view(buf, (size_t)n, 1u << 24, &out, &seen), 0);
+    cr_assert(seen.n_stop == TR_VIEW_STOPS && seen.stop[15].len == sizeof(text));
+}
+
+Test(extra, a_view_is_read_back)
+{
+    static const size_t len[] = {1, 31, 32, 255, 256, 1024};
+    static char text[TR_VIEW_STOP_BYTES];
+    memset(text, 0xff, sizeof(text)); /* texts are bytes here */
+    view = (struct tr_view){2, TR_VIEW_ECHO | TR_VIEW_CHAT, 1700000000, 30, 6, {{0}}};
+    for (uint32_t i = 0; i < 6; i++)
+        view.stop[i] = (struct tr_str){text, len[i]};
+    in.n_stop = 1;
+    in.stop_ids[0] = 7;
+    int n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
+    cr_assert_eq(tr_extra_view(buf, (size_t)n, 10, &out, &seen), 0);
+    cr_assert(out.n_stop == 1 && out.stop_ids[0] == 7 && seen.n_stop == 6);
+    cr_assert(seen.dialect == 2 && seen.flags == view.flags && seen.created == view.created &&
+              seen.timeout_ns == 30);
+    for (uint32_t i = 0; i < 6; i++)
+        cr_assert(seen.stop[i].len == len[i] && !memcmp(seen.stop[i].p, text, len[i]));
+}
+
+Test(extra, no_view_is_told_apart_from_a_bad_one)
+{
+    int n = tr_extra_pack(&in, buf, sizeof(buf));
+    cr_assert_eq(tr_extra_view(buf, (size_t)n, 10, &out, &seen), -ENOENT);
+    cr_assert_eq(tr_extra_view(buf, 0, 10, &out, &seen), -ENOENT);
+    view = (struct tr_view){.dialect = 256};
+    n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
+    cr_assert_eq(tr_extra_view(buf, (size_t)n, 10, &out, &seen), -EINVAL);
+    view = (struct tr_view){.flags = TR_VIEW_FLAGS + 1};
+    n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
+    cr_assert_eq(tr_extra_view(buf, (size_t)n, 10, &out, &seen), -EINVAL);
+    view = (struct tr_view){.n_stop = 1}; /* an empty text stops nothing */
+    n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
+    cr_assert_eq(tr_extra_unpack(buf, (size_t)n, 10, &out), -EINVAL);
 }
 
 Test(extra, no_room_is_told)
@@ -63,7 +106,8 @@ Test(extra, every_cut_and_every_garbled_byte_is_survived)
 {
     in.n_bias = 4;
     in.n_stop = 3;
-    int n = tr_extra_pack(&in, buf, sizeof(buf));
+    view = (struct tr_view){.n_stop = 2, .stop = {{"END", 3}, {"\n\n", 2}}};
+    int n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
     for (int cut = 1; cut < n; cut++) {
         uint8_t *exact = malloc((size_t)cut);
         memcpy(exact, buf, (size_t)cut);
@@ -76,8 +120,11 @@ Test(extra, every_cut_and_every_garbled_byte_is_survived)
         memcpy(bad, buf, (size_t)n);
         for (int k = 0; k <= rand() % 3; k++)
             bad[rand() % n] = (uint8_t)rand();
-        if (tr_extra_unpack(bad, (size_t)n, 100, &out) == 0)
-            for (uint32_t b = 0; b < out.n_bias; b++)
-                cr_assert_lt(out.bias[b].id, 100);
+        if (tr_extra_view(bad, (size_t)n, 100, &out, &seen))
+            continue;
+        for (uint32_t b = 0; b < out.n_bias; b++)
+            cr_assert_lt(out.bias[b].id, 100);
+        for (uint32_t t = 0; t < seen.n_stop; t++)
+            cr_assert_leq(seen.stop[t].p + seen.stop[t].len, (char *)bad + n);
     }
 }
