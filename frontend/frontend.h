@@ -48,8 +48,13 @@ struct tr_frontend_config {
     uint64_t timeout_ns;        /* --timeout-s: deadline of every request; 0 off */
     uint64_t max_stream_ns;     /* 0 off */
     uint64_t coalesce_ns;       /* 0: every token its own event */
+    bool hold_on_disconnect;    /* --on-disconnect hold: native streams are resumable by default */
     uint64_t ledger_wait_ns;    /* how long a terminal event waits for its record */
     size_t stream_buffer;       /* unsent bytes of a stream at which framing stops */
+
+    bool hold_by_default;      /* --on-disconnect hold: native streams that do not say */
+    uint64_t resume_window_ns; /* a stream without a reader is kept for so long; 0: not at all */
+    uint32_t hold_slots;       /* at most so many of them, over all frontends */
 
     size_t max_body;            /* bytes of a request body, and of a non-streamed answer */
     uint32_t max_connections;   /* of this process */
