@@ -52,7 +52,7 @@ struct tr_frontend_config {
     uint64_t ledger_wait_ns;    /* how long a terminal event waits for its record */
     size_t stream_buffer;       /* unsent bytes of a stream at which framing stops */
 
-    bool hold_by_default;      /* --on-disconnect hold: native streams that do not say */
+    bool hold_on_disconnect;   /* --on-disconnect hold: native streams that do not say */
     uint64_t resume_window_ns; /* a stream without a reader is kept for so long; 0: not at all */
     uint32_t hold_slots;       /* at most so many of them, over all frontends */
 
