@@ -48,7 +48,6 @@ struct tr_frontend_config {
     uint64_t timeout_ns;        /* --timeout-s: deadline of every request; 0 off */
     uint64_t max_stream_ns;     /* 0 off */
     uint64_t coalesce_ns;       /* 0: every token its own event */
-    bool hold_on_disconnect;    /* --on-disconnect hold: native streams are resumable by default */
     uint64_t ledger_wait_ns;    /* how long a terminal event waits for its record */
     size_t stream_buffer;       /* unsent bytes of a stream at which framing stops */
 
