@@ -7,6 +7,7 @@
 #include "engine/sched_priv.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 #include <math.h>
 #include <string.h>
@@ -143,7 +144,9 @@ static void admit_slot(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32
     join(sc, slot, lead);
     tr_slot_stat_admit(sc->s, slot);
     tr_seq_move(sc->s, &sc->seq[slot], TR_WAITING);
+    TR_FAULT_FOR(ENGINE_ADMIT_STATE, tr_ring_at(sc->s, slot)->params.seed);
     tr_offer_take(sc, slot);
+    TR_FAULT_FOR(ENGINE_ADMIT_CLAIM, tr_ring_at(sc->s, slot)->params.seed);
     tr_sched_tell(sc, &sc->seq[slot]);
     sc->progress = true;
 }
@@ -230,6 +233,7 @@ static void admit_group(struct tr_sched *sc, uint32_t area, const struct tr_msg 
     bool ok = true;
     for (uint32_t k = 0; k < n; k++)
         ok &= fill_ring(sc, area, m[k].slot, &sc->reqs[k]);
+    TR_FAULT_FOR(ENGINE_ADMIT_COPIED, sc->reqs[0].params.seed);
     for (uint32_t k = 0; k < n; k++)
         admit_slot(sc, area, m[k].slot, m[0].slot);
     if (!ok)
@@ -295,6 +299,7 @@ static bool admit_area(struct tr_sched *sc, uint32_t area)
             break;
         at += used;
         tr_subq_consume(sc->s, area, used);
+        TR_FAULT(ENGINE_ADMIT_HEAD);
     }
     sc->progress = true;
     return true;

@@ -6,6 +6,8 @@
  * costs a free slot and nothing more. */
 #include "engine/sched_priv.h"
 
+#include "base/fault.h"
+
 /* A claim that was never submitted: a frontend that means it takes milliseconds. */
 #define CLAIM_MAX_NS 60000000000ULL
 #define SWEEP_NS 100000000ULL
@@ -52,6 +54,7 @@ static void open_slot(struct tr_sched *sc, uint32_t slot)
     q->claimed_ns = 0;
     sc->n_offered++;
     tr_claim_set(sc->s, slot, (struct tr_claim){.state = TR_CLAIM_OPEN, .gen = q->gen});
+    TR_FAULT(ENGINE_OFFER_OPEN);
 }
 
 /* Takes back up to n open slots; one that is claimed in that moment stays with its frontend. */

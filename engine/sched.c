@@ -2,6 +2,7 @@
 #include "engine/sched_priv.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "shm/bell.h"
 
 #include <errno.h>
@@ -277,6 +278,7 @@ static void on_command(void *arg, uint32_t area, uint32_t slot, uint64_t word)
     struct tr_seq *q = &sc->seq[slot];
     if (q->use != TR_SLOT_LIVE || q->area != area || q->epoch != sc->epoch[area])
         return;
+    TR_FAULT_FOR(ENGINE_COMMAND_TAKEN, tr_sched_ring(sc, q)->params.seed);
     tr_sched_obey(sc, q, word);
     /* Thousands of slow readers move their cursors: one that is still behind is no reason for another
      * turn. */
@@ -379,7 +381,9 @@ void tr_sched_ring_bells(struct tr_sched *sc)
 {
     for (uint64_t left = sc->bells; left; left &= left - 1) {
         uint32_t area = (uint32_t)__builtin_ctzll(left);
+        TR_FAULT(ENGINE_NEWS_BEFORE);
         post_news(sc, area);
+        TR_FAULT(ENGINE_NEWS_POSTED);
         tr_bell_ring_area(sc->s, area);
     }
     sc->bells = 0;

@@ -3,6 +3,7 @@
 #include "engine/sched_priv.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "shm/close.h"
 
 #include <string.h>
@@ -51,7 +52,9 @@ void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e)
     atomic_store_explicit(&r->wants_cursor, 0, memory_order_relaxed);
     if (e.state == TR_CANCELLED)
         count_cancel(sc, q, e.disconnect_ns);
+    TR_FAULT_FOR(ENGINE_END_FIELDS, r->params.seed);
     tr_seq_move(sc->s, q, e.state);
+    TR_FAULT_FOR(ENGINE_END_STATE, r->params.seed);
     sc->ended[sc->n_ended++] = q->slot;
     sc->look_at_ended = true;
     struct tr_seq *lead = &sc->seq[q->lead];
@@ -175,10 +178,12 @@ static bool bill(struct tr_sched *sc, const struct tr_seq *lead)
 {
     struct tr_bill b = bill_of(sc, lead);
     number_group(sc, lead, tr_bill_next(sc->s));
+    TR_FAULT_FOR(ENGINE_BILL_NUMBER, tr_sched_ring(sc, lead)->params.seed);
     if (tr_bill_push(sc->s, &b, NULL)) {
         number_group(sc, lead, 0);
         return false;
     }
+    TR_FAULT_FOR(ENGINE_BILL_RECORD, tr_sched_ring(sc, lead)->params.seed);
     count_request(sc, lead, &b);
     tr_sched_tell(sc, lead);
     sc->look_at_ended = true;
@@ -261,9 +266,12 @@ static void look_at_ended(struct tr_sched *sc, uint64_t durable)
 static void free_slot(struct tr_sched *sc, struct tr_seq *q)
 {
     q->in_kv = q->n_blocks = 0;
+    TR_FAULT_FOR(ENGINE_RELEASE_DUE, tr_sched_ring(sc, q)->params.seed);
     tr_seq_move(sc->s, q, TR_FREE);
+    TR_FAULT(ENGINE_RELEASE_RESET);
     *q = (struct tr_seq){.slot = q->slot, .gen = q->gen, .group_next = TR_NO_SLOT};
     tr_offer_close(sc, q->slot);
+    TR_FAULT(ENGINE_RELEASE_CLOSED);
     sc->progress = true;
 }
 

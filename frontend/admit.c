@@ -3,6 +3,7 @@
 #include "frontend/admit.h"
 
 #include "base/assert.h"
+#include "base/fault.h"
 
 #include <string.h>
 
@@ -114,6 +115,7 @@ enum tr_err tr_admit(struct tr_fe *fe, const struct tr_ask *a, struct tr_admitte
     out->rand = tr_fe_random();
     /* One seed for all choices: their draws differ by `choice`. */
     uint64_t seed = a->has_seed ? a->params.seed : tr_fe_random();
+    TR_FAULT_FOR(FRONTEND_ADMIT_CLAIMED, seed);
     for (uint32_t k = 0; k < out->n; k++) {
         if (write_request(fe, a, out, k, seed)) {
             give_back(fe, out);
@@ -124,9 +126,11 @@ enum tr_err tr_admit(struct tr_fe *fe, const struct tr_ask *a, struct tr_admitte
                                  .gen = out->gen[k],
                                  .stream_rand = out->rand};
     }
+    TR_FAULT_FOR(FRONTEND_ADMIT_WRITTEN, seed);
     if (tr_subq_push(fe->shm, msg, out->n)) {
         give_back(fe, out);
         return TR_ERR_OVERLOADED;
     }
+    TR_FAULT_FOR(FRONTEND_ADMIT_PUSHED, seed);
     return TR_OK;
 }

@@ -5,6 +5,7 @@
  * unless ignore_eos, stop ids), so that what is shown is a function of the ids alone and never
  * waits for the terminal state. */
 #include "base/clock.h"
+#include "base/fault.h"
 #include "frontend/stream.h"
 #include "shm/lpring.h"
 
@@ -93,7 +94,9 @@ static void scan_token(struct tr_stream *s, struct tr_choice *ch, uint32_t id)
     } else if (rc == TR_SCAN_STOPPED) {
         ch->text_done = true;
         ch->text_end = ch->scanned;
+        TR_FAULT_FOR(FRONTEND_STOP_FOUND, s->ask->params.seed);
         tr_cmd_post(s->fe->shm, ch->slot, ch->gen, TR_CMD_FINISH, (uint32_t)ch->scanned);
+        TR_FAULT_FOR(FRONTEND_STOP_POSTED, s->ask->params.seed);
     } else if (ch->scanned >= tr_ring_at(s->fe->shm, ch->slot)->params.max_tokens) {
         ch->text_done = true;
         ch->text_end = ch->scanned;
@@ -164,6 +167,8 @@ bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch)
     const uint32_t *ids = output_ids(s, ch);
     while (!ch->text_done && ch->scanned < (uint64_t)n)
         scan_token(s, ch, ids[ch->scanned]);
+    if (moved)
+        TR_FAULT_FOR(FRONTEND_SCANNED, s->ask->params.seed);
     if (ch->text_done && ch->scanned < (uint64_t)n)
         ch->scanned = (uint64_t)n; /* overrun: nothing to look at */
     if (tr_state_terminal(state))
@@ -240,6 +245,7 @@ static void emit_delta(struct tr_stream *s, struct tr_choice *ch, struct delta *
     if (s->ask->stream) {
         uint64_t t0 = tr_now_ns();
         s->dialect->event(s, &ev);
+        TR_FAULT_FOR(FRONTEND_FRAMED, s->ask->params.seed);
         uint64_t t1 = tr_now_ns();
         tr_hist_add(fe->stat, TR_HIST_FRAME, t1 - t0);
         note_content(s, ch, t1);
@@ -476,6 +482,7 @@ void tr_choice_publish(struct tr_stream *s, struct tr_choice *ch)
         ch->behind = ch->scanned - sent;
     }
     tr_cursor_set(s->fe->shm, ch->slot, ch->scanned, sent);
+    TR_FAULT_FOR(FRONTEND_CURSOR, s->ask->params.seed);
     ch->scanned_published = ch->scanned;
     ch->sent_published = sent;
 }

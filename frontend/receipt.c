@@ -3,6 +3,7 @@
 #include "frontend/receipt.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,9 @@ void tr_receipt_deliver_now(struct tr_receipt *r, struct tr_fe *fe, uint64_t ack
     r->rec.delivered_tokens = tokens_delivered(r, acked);
     r->rec.closed_ns = tr_now_ns();
     /* Full: the ledger is far behind; the columns stay NULL, which is what they mean. */
+    TR_FAULT(FRONTEND_DELIVERY_BEFORE);
     (void)tr_delivery_push(fe->shm, &r->rec);
+    TR_FAULT(FRONTEND_DELIVERY_PUSHED);
 }
 
 static void on_delivered(struct tr_conn_delivery *d, uint64_t acked)

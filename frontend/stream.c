@@ -4,6 +4,7 @@
 #include "frontend/stream_priv.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,6 +172,7 @@ static void begin(struct tr_stream *s)
     if (s->ask->stream) {
         tr_conn_stream_begin(s->conn, tr_frame_content_type(s->frame));
         s->dialect->event(s, &(struct tr_event){.type = TR_EV_STARTED, .members = 1});
+        TR_FAULT_FOR(FRONTEND_HEADERS, s->ask->params.seed);
     }
     if (tr_conn_half_closed(s->conn))
         on_half_closed(s);

@@ -4,6 +4,7 @@
 #include "frontend/stream_priv.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "shm/bill.h"
 #include "shm/close.h"
@@ -151,6 +152,7 @@ static bool gate_open(struct tr_stream *s)
     uint64_t due = s->gate_ns + fe->cfg->ledger_wait_ns;
     if (now < due) {
         tr_stream_remind(s, due);
+        TR_FAULT_FOR(FRONTEND_GATE_WAIT, s->ask->params.seed);
         if (!s->is_gated) {
             s->is_gated = true;
             TAILQ_INSERT_TAIL(&fe->gate, s, gate_link);
@@ -233,12 +235,15 @@ static void end(struct tr_stream *s)
 {
     enum tr_err e = tr_stream_outcome(s);
 
+    TR_FAULT_FOR(FRONTEND_END_BEGIN, s->ask->params.seed);
     if (s->ask->stream)
         end_streamed(s, e);
     else
         end_whole(s, e);
+    TR_FAULT_FOR(FRONTEND_END_TOLD, s->ask->params.seed);
     log_end(s, close_of(s), "");
     release_slots(s);
+    TR_FAULT_FOR(FRONTEND_END_RELEASED, s->ask->params.seed);
     tr_stream_free(s);
 }
 

@@ -3,6 +3,7 @@
 #include "supervisor/supervise_priv.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "shm/stat.h"
 #include "supervisor/process.h"
@@ -250,6 +251,7 @@ void tr_child_reap(struct tr_supervisor *v)
 {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        TR_FAULT(SUPERVISOR_REAPED);
         if (pid == v->engine.pid) {
             engine_died(v, status);
         } else if (pid == v->ledger.pid) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "supervisor/process.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -116,6 +117,7 @@ static pid_t fork_child(void)
 {
     /* Nothing half-written may leave twice. */
     fflush(NULL);
+    TR_FAULT(SUPERVISOR_FORK);
     pid_t pid = fork();
     return pid < 0 ? -errno : pid;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "supervisor/supervise.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "shm/bell.h"
 #include "shm/stat.h"
@@ -19,6 +20,7 @@ enum { TICK_MS = 20 }; /* starts, limits and stalls are looked at so often */
 
 void tr_sup_publish(struct tr_supervisor *v)
 {
+    TR_FAULT(SUPERVISOR_PUBLISH);
     tr_control_publish(v->s.control);
     tr_bell_ring_engine(&v->s);
     for (uint32_t a = 0; a < v->s.config.n_areas; a++)
