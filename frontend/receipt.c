@@ -15,11 +15,14 @@ struct waiting {
     struct tr_receipt r;
 };
 
-void tr_receipt_init(struct tr_receipt *r, const char request_id[TR_ID_BYTES], uint64_t stream_rand)
+void tr_receipt_init(struct tr_receipt *r, const char request_id[TR_ID_BYTES],
+                     struct tr_stream_id id)
 {
     memset(r, 0, sizeof(*r));
     memcpy(r->rec.request_id, request_id, sizeof(r->rec.request_id));
-    r->rec.stream_rand = stream_rand;
+    r->rec.slot = id.slot;
+    r->rec.gen = id.gen;
+    r->rec.stream_rand = id.rand;
 }
 
 /* Forgets what has arrived but for the last of it; if nothing has, every other mark. */

@@ -19,6 +19,7 @@
 #include "frontend/conn.h"
 #include "frontend/fe.h"
 #include "shm/area.h"
+#include "shm/stream_id.h"
 
 enum { TR_RECEIPT_MARKS = 32 };
 
@@ -34,7 +35,7 @@ struct tr_receipt {
 };
 
 void tr_receipt_init(struct tr_receipt *r, const char request_id[TR_ID_BYTES],
-                     uint64_t stream_rand);
+                     struct tr_stream_id id);
 
 /* Everything that `c` has accepted so far carries `tokens` tokens. */
 void tr_receipt_mark(struct tr_receipt *r, struct tr_conn *c, uint64_t tokens);

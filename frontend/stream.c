@@ -207,7 +207,7 @@ void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
     s->dialect = dialect;
     s->frame = frame;
     s->name = (struct tr_stream_id){.slot = ad.slot[0], .gen = ad.gen[0], .rand = ad.rand};
-    tr_receipt_init(&s->receipt, ask->request_id, ad.rand);
+    tr_receipt_init(&s->receipt, ask->request_id, s->name);
     tr_stream_id_format(s->name, s->stream_id);
     snprintf(s->id, sizeof(s->id), "%s%s", dialect->id_prefix, s->stream_id + 3);
     for (uint32_t k = 0; k < s->n; k++) {

@@ -50,6 +50,7 @@ struct tr_cursor {
 struct tr_delivery {
     char request_id[TR_ID_BYTES];
     uint32_t delivered_tokens;
+    uint32_t slot, gen; /* of the lead: the stream id together with stream_rand */
     uint64_t stream_rand;
     uint64_t first_byte_ns; /* first content byte handed to the socket; 0 never */
     uint64_t closed_ns;     /* last byte acknowledged, or the socket gone */
