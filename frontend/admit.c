@@ -36,13 +36,10 @@ static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct 
     struct tr_shm *s = fe->shm;
     struct tr_request *r = tr_request_at(s, ad->slot[k]);
     const struct tr_prompt *p = &a->prompts[k / a->n];
-    int extra = 0;
+    int extra = tr_ask_pack(a, tr_request_extra(s, ad->slot[k]), TR_EXTRA_BYTES);
 
-    if (a->extra->n_bias || a->extra->n_stop) {
-        extra = tr_extra_pack(a->extra, tr_request_extra(s, ad->slot[k]), TR_EXTRA_BYTES);
-        if (extra < 0)
-            return extra;
-    }
+    if (extra < 0)
+        return extra;
     wipe_rest(s, ad->slot[k], (uint32_t)p->n, (uint32_t)extra);
     *r = (struct tr_request){
         .gen = ad->gen[k],

@@ -2,6 +2,7 @@
 /* frontend/api.c - what every POST that starts work has in common, and the table of routes. */
 #include "frontend/api.h"
 
+#include "base/clock.h"
 #include "frontend/params.h"
 #include "frontend/task.h"
 
@@ -56,6 +57,15 @@ void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES])
     memset(key, 0, TR_KEY_BYTES);
 }
 
+const struct tr_dialect *tr_dialect_of(unsigned api)
+{
+    static const struct tr_dialect *const of[] = {[TR_API_CHAT] = &tr_dialect_chat,
+                                                  [TR_API_COMPLETIONS] = &tr_dialect_completions,
+                                                  [TR_API_NATIVE] = &tr_dialect_native};
+
+    return api < sizeof(of) / sizeof(of[0]) ? of[api] : NULL;
+}
+
 /* ---- headers that change the request ---- */
 
 static int read_timeout(const struct tr_http_request *rq, struct tr_ask *a, struct tr_fault *f)
@@ -81,9 +91,10 @@ static int read_headers(const struct tr_http_request *rq, struct tr_ask *a, stru
 {
     struct tr_slice resume = tr_http_field(rq->http, "x-tokenring-resume");
 
-    if (resume.p && !(resume.len == 1 && resume.p[0] == '0'))
-        return tr_fault_set(f, TR_ERR_UNSUPPORTED_PARAM, "X-Tokenring-Resume",
-                            "Resuming a stream is not supported.");
+    if (resume.p && !(resume.len == 1 && (resume.p[0] == '0' || resume.p[0] == '1')))
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "X-Tokenring-Resume",
+                            "X-Tokenring-Resume must be 0 or 1.");
+    a->resume_header = resume.p && resume.p[0] == '1';
     return read_timeout(rq, a, f);
 }
 
@@ -141,6 +152,7 @@ void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_
     snprintf(a->request_id, sizeof(a->request_id), "%s", rq->request_id);
     tr_api_key(rq, a->key);
     a->arrival_ns = rq->arrived_ns;
+    a->created = (uint64_t)tr_wall_of_ns(rq->arrived_ns);
     a->timeout_ns = fe->cfg->timeout_ns;
     bool is_long = tr_task_is_long(t), good = read_headers(rq, a, &t->fault) == 0;
     if (good && !is_long) {

@@ -168,6 +168,12 @@ static int make_prompts(struct tr_ask *a, uint32_t n, struct tr_fault *f)
     if ((uint64_t)n * a->n > max)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, a->n > 1 ? "n" : "prompt",
                             "n times the number of prompts is at most %u.", max);
+    if ((a->params.flags & TR_REQ_RESUMABLE) && n * a->n > 1) {
+        if (a->hold_asked)
+            return tr_fault_set(f, TR_ERR_BAD_PARAM, a->n > 1 ? "n" : "prompt",
+                                "A stream that can be resumed has one choice.");
+        a->params.flags &= ~(uint32_t)TR_REQ_RESUMABLE;
+    }
     a->prompts = calloc(n, sizeof(*a->prompts));
     if (!a->prompts)
         return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");

@@ -40,10 +40,14 @@ struct tr_ask {
     char request_id[TR_ID_BYTES];
     char key[TR_KEY_BYTES];
     uint64_t arrival_ns;
+    uint64_t created;    /* wall clock of the arrival, seconds */
+    bool resume_header;  /* X-Tokenring-Resume: 1 */
     uint64_t timeout_ns; /* the shortest of field, header and --timeout-s; 0 none */
 
     /* Set by tr_params_read. */
-    bool chat; /* messages, not prompt */
+    enum tr_api api;
+    bool hold_asked; /* the client asked for TR_REQ_RESUMABLE, it is no default */
+    bool chat;       /* messages, not prompt */
     bool stream;
     bool include_usage;
     bool echo;
@@ -57,7 +61,7 @@ struct tr_ask {
     const struct tr_json *messages, *prompt, *template_args, *documents;
     struct tr_stopset *stops; /* or NULL */
     struct tr_params params;  /* max_tokens, seed, choice and some flags come at admission */
-    struct tr_extra *extra;   /* from tr_ask_admitted on only if there are stop ids, else NULL */
+    struct tr_extra *extra;   /* after tr_ask_admitted NULL, unless there are stop ids */
 
     /* Set by tr_ask_encode. */
     uint32_t n_prompts;
@@ -72,6 +76,18 @@ struct tr_ask *tr_ask_new(const struct tr_fe *fe, char *body, size_t len);
 int tr_ask_parse(struct tr_ask *a, struct tr_fault *f);
 
 void tr_ask_close(struct tr_ask *a); /* NULL is fine */
+
+/* ---- between frontends (ask_view.c) ---- */
+
+/* Writes the variable part of the request (shm/extra.h); with what another frontend needs to go on if
+ * it is resumable.  Bytes, 0 if there is nothing to say, or -ENOSPC. */
+int tr_ask_pack(const struct tr_ask *a, uint8_t *out, size_t cap);
+
+/* The ask of a resumable request that is in the ring of this slot and generation, whoever admitted
+ * it, as it is after tr_ask_admitted; the caller owns it.  All of it is checked: another frontend
+ * wrote what the engine copied.  NULL: not this generation, nothing admitted, not resumable, garbled,
+ * or out of memory. */
+struct tr_ask *tr_ask_from_ring(const struct tr_fe *fe, uint32_t slot, uint32_t gen);
 
 /* Renders the template (chat) and encodes.  Any thread.  0 or -EINVAL with *f. */
 int tr_ask_encode(struct tr_ask *a, struct tr_fault *f);

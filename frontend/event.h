@@ -73,6 +73,9 @@ struct tr_dialect {
     void (*body)(struct tr_stream *s, struct tr_emit *e);
 };
 
+/* NULL for anything but an enum tr_api (ask.h). */
+const struct tr_dialect *tr_dialect_of(unsigned api);
+
 extern const struct tr_dialect tr_dialect_chat, tr_dialect_completions, tr_dialect_native;
 
 #endif

@@ -302,6 +302,25 @@ static int read_input(struct tr_param_reader *r, enum tr_api api)
     return 0;
 }
 
+/* Whether the stream outlives its reader.  on_disconnect has been checked (params_refuse.c). */
+static int read_resume(struct tr_param_reader *r)
+{
+    const struct tr_json *v = r->v[F_on_disconnect];
+    struct tr_ask *a = r->a;
+    bool hold = a->api == TR_API_NATIVE && a->fe->cfg->hold_on_disconnect;
+
+    a->hold_asked = v ? TR_JSON_EQ(v, "hold") : a->resume_header;
+    if (v)
+        hold = a->hold_asked;
+    if (!hold && !a->hold_asked)
+        return 0;
+    if (a->hold_asked && !a->stream)
+        return tr_fault_set(r->f, TR_ERR_BAD_PARAM, "X-Tokenring-Resume",
+                            "X-Tokenring-Resume needs stream to be true.");
+    a->params.flags |= TR_REQ_RESUMABLE;
+    return 0;
+}
+
 static int read_rest(struct tr_param_reader *r)
 {
     struct tr_ask *a = r->a;
@@ -330,7 +349,7 @@ static int read_rest(struct tr_param_reader *r)
         a->params.flags |= TR_REQ_STOP_STRINGS;
     if (a->logprobs)
         a->params.flags |= TR_REQ_LOGPROBS | (a->echo ? TR_REQ_ECHO_LOGPROBS : 0);
-    return 0;
+    return read_resume(r);
 }
 
 int tr_params_read(struct tr_ask *a, enum tr_api api, struct tr_fault *f)
@@ -342,6 +361,7 @@ int tr_params_read(struct tr_ask *a, enum tr_api api, struct tr_fault *f)
     a->skip_special = true;
     a->generation_prompt = true;
     a->max_tokens = -1;
+    a->api = api;
     if (read_input(&r, api) || tr_params_model(a->fe, r.v[F_model], f) || read_stream(&r, api) ||
         tr_param_refuse(&r) || read_sampling(&r) || read_lengths(&r) || read_choices(&r) ||
         read_stop(&r) || read_stop_ids(&r) || read_bias(&r) ||

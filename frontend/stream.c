@@ -154,7 +154,7 @@ static struct tr_stream *make(struct tr_fe *fe, struct tr_conn *c, struct tr_ask
     s->conn = c;
     s->ask = ask;
     s->n = n;
-    s->created = (uint64_t)tr_wall_of_ns(ask->arrival_ns);
+    s->created = ask->created;
     s->queue_seen = UINT32_MAX;
     if (ask->timeout_ns)
         s->deadline_ns = ask->arrival_ns + ask->timeout_ns;

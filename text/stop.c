@@ -162,6 +162,11 @@ void tr_stopset_close(struct tr_stopset *s)
     free(s);
 }
 
+size_t tr_stopset_n(const struct tr_stopset *s)
+{
+    return s->n;
+}
+
 struct tr_str tr_stopset_at(const struct tr_stopset *s, size_t i)
 {
     return s->string[i];

@@ -28,6 +28,8 @@ struct tr_stopset;
 int tr_stopset_open(const struct tr_str *strings, size_t n, struct tr_stopset **out);
 void tr_stopset_close(struct tr_stopset *s); /* NULL is fine */
 
+size_t tr_stopset_n(const struct tr_stopset *s); /* strings in it */
+
 /* String i as it was given; borrowed until tr_stopset_close. */
 struct tr_str tr_stopset_at(const struct tr_stopset *s, size_t i);
 

@@ -66,6 +66,7 @@ static void admit(struct tr_sengine *e, uint32_t area, const struct tr_msg *m)
 
     r->owner_area = area;
     r->owner_epoch = e->shm->my_epoch;
+    r->of_gen = m->gen;
     r->prompt_len = q->prompt_len;
     r->extra_len = q->extra_len;
     r->stream_rand = q->stream_rand;

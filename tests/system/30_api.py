@@ -111,7 +111,8 @@ def odd_shapes():
         refused(dict(body, model=MODEL, max_tokens=1), want, f"completions {body}", COMP)
     for body, want in (({}, "messages"), ({"prompt": "x", "messages": []}, "prompt"),
                        ({"prompt": "x", "on_disconnect": "stay"}, "on_disconnect"),
-                       ({"prompt": "x", "on_disconnect": "hold"}, "on_disconnect")):
+                       ({"prompt": "x", "on_disconnect": "hold", "n": 2}, "n"),
+                       ({"prompt": ["x", "y"], "on_disconnect": "hold"}, "prompt")):
         refused(dict(body, model=MODEL, max_tokens=1), want, f"streams {body}", NATIVE)
     S.alive("odd shapes")
 
@@ -142,8 +143,9 @@ def what_is_not_there_is_said():
                           prompt_cache_key="k", modalities=["text"], zz_unknown={"deep": [1]},
                           separate_reasoning=True, return_hidden_states=False))
     check(r.status == 200, "fields without effect, and unknown ones, are let pass", r.text)
-    r = S.post(CHAT, chat("Hi", max_tokens=1, stream=True), headers=["X-Tokenring-Resume: 1"])
-    check(is_error(r), "resume is not there and says so", r.text)
+    refused(chat("Hi", max_tokens=1, stream=True, on_disconnect="hold"), "on_disconnect", "hold outside /v1/streams")
+    r = S.post(CHAT, chat("Hi", max_tokens=1), headers=["X-Tokenring-Resume: 1"])
+    check(is_error(r), "only a stream can be resumed", r.text)
     r = S.post(CHAT, chat("Hi", max_tokens=1), headers=["X-Request-Timeout: soon"])
     check(is_error(r), "a bad X-Request-Timeout", r.text)
     equal(S.get("/v1/streams/st-0-1-0000000000000000").status, 404, "GET of a stream")
