@@ -69,12 +69,20 @@ class Clients:
     def kept(self, state, rid):
         """One connection for as long as the server keeps it, with idle moments; closed in one that
         was too long, it is opened again, as every client does."""
-        c = state.get("c")
+        c, ask = state.get("c"), request("POST", COMP, force(AB, prompt="x", max_tokens=3),
+                                         [f"X-Request-Id: {rid}"])
         if not c or select.select([c.sock], [], [], 0)[0]:
             c = self.s.conn()
-        c.send(request("POST", COMP, force(AB, prompt="x", max_tokens=3), [f"X-Request-Id: {rid}"]))
-        r = c.response()
-        state["c"] = c
+        try:
+            c.send(ask)
+            r = c.response()
+        except (OSError, EOFError):  # right only if this client stood still for long in between
+            if time.monotonic() - state.get("at", time.monotonic()) < 0.5 or c is not state["c"]:
+                raise
+            c = self.s.conn()
+            c.send(ask)
+            r = c.response()
+        state["c"], state["at"] = c, time.monotonic()
         if r.header("connection") == "close":
             with self.lock:
                 self.closes += 1
@@ -134,8 +142,7 @@ def hang_ups_under_load():
         rows = [r["request_id"] for r in s.rows()]
         equal(len(rows), len(set(rows)), "one row each")
         check({f"long-{i}" for i in range(6)} <= set(rows), "a row for each long stream")
-        states = [parent_and_state(p)[1] for p in children(s.pid)]
-        check("Z" not in states, "no zombie", states)
+        check(until(lambda: not zombies(s.pid)), "no zombie", zombies(s.pid))
 
 
 @test
@@ -343,8 +350,7 @@ def deaths_in_the_middle():
         out = together([lambda: s.post(COMP, force(AB, prompt="x", max_tokens=3)).status
                         for _ in range(96)])
         equal(out, [200] * 96, "every place is free again")
-        states = [parent_and_state(p)[1] for p in children(s.pid)]
-        check("Z" not in states, "no zombie", states)
+        check(until(lambda: not zombies(s.pid)), "no zombie", zombies(s.pid))
 
 
 @test
@@ -431,9 +437,12 @@ def connections_are_balanced():
                 equal(len(clients_of(stopped, s.port)), 0, "it takes none")
             finally:
                 os.kill(stopped, signal.SIGCONT)
-            more = [kept(s)[0] for _ in range(32)]
-            check(n == 4 or until(lambda: len(clients_of(stopped, s.port)) >= 16, 5),
-                  "going on, it takes its share", spread(s))
+            # It is asked again when its loop has turned: how many others are opened before that is the
+            # machine's affair.
+            more, share = [], lambda: sum(spread(s)) // n - 12
+            while len(more) < 512 and len(clients_of(stopped, s.port)) < share():
+                more += [kept(s)[0] for _ in range(8)]
+            check(len(clients_of(stopped, s.port)) >= share(), "going on, it takes its share", spread(s))
             for c in some + more:
                 c.close()
 
@@ -442,8 +451,12 @@ def connections_are_balanced():
 def full_frontends_leave_to_others():
     """--max-connections of one: as long as another has room there is no 503."""
     with Server(TINY, frontends=2, max_connections=16) as s:
-        some = [kept(s) for _ in range(32)]
-        equal([st for _, st in some], [200] * 32, "each place can be used")
+        some = []
+        for _ in range(40):  # one that has not had its turn for half a second is not waited for
+            some += [k for k in [kept(s)] if k[1] == 200]
+            if len(some) == 32:
+                break
+        equal(len(some), 32, "each place can be used")
         equal(spread(s), [16, 16], "all of them")
         r = s.get("/livez")
         check(is_error(r, 503, code="too_many_connections"), "then 503", r.status, r.text)

@@ -144,6 +144,11 @@ def living(pid):
     return parent_and_state(pid)[1] not in "XZ"
 
 
+def zombies(pid):
+    """Children that are dead and not yet taken note of; a moment later there must be none."""
+    return [p for p in children(pid) if parent_and_state(p)[1] == "Z"]
+
+
 def rss(pid):
     m = re.search(rb"VmRSS:\s+(\d+) kB", proc_read(pid, "status"))
     return int(m.group(1)) * 1024 if m else 0
@@ -167,11 +172,12 @@ def fd_count(pid):
 def clients_of(pid, port):
     """The ports of the peers whose connections to our port this process holds."""
     inodes = set()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):
-            link = os.readlink(f"/proc/{pid}/fd/{fd}")
-            if link.startswith("socket:["):
-                inodes.add(link[8:-1])
+    with contextlib.suppress(FileNotFoundError):  # it may be dead
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                link = os.readlink(f"/proc/{pid}/fd/{fd}")
+                if link.startswith("socket:["):
+                    inodes.add(link[8:-1])
     with open("/proc/net/tcp", encoding="ascii") as f:
         rows = [line.split() for line in f.readlines()[1:]]
     return {int(r[2].split(":")[1], 16) for r in rows
