@@ -86,13 +86,15 @@ static bool fill_ring(struct tr_sched *sc, uint32_t area, uint32_t slot,
     ok &= copy_text(r->key, req->key, sizeof(r->key));
     ok = ok && req->prompt_len >= 1 && req->prompt_len <= n_ctx &&
          req->params.max_tokens <= n_ctx - req->prompt_len && req->extra_len <= TR_EXTRA_BYTES &&
-         good_params(&req->params) && copy_prompt(sc, area, slot, req->prompt_len) &&
+         good_params(&req->params) &&
+         !(req->group_n > 1 && (req->params.flags & TR_REQ_RESUMABLE)) &&
+         copy_prompt(sc, area, slot, req->prompt_len) &&
          (req->extra_len == 0 || copy_extra(sc, area, slot, req->extra_len));
     if (!ok)
         wipe(sc, slot, req);
     r->of_gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
-    r->owner_area = area;
-    r->owner_epoch = sc->epoch[area];
+    tr_ring_set_owner(r,
+                      (struct tr_owner){.area = area, .epoch = sc->epoch[area], .confirmed = true});
     r->stream_rand = req->stream_rand;
     r->arrival_ns = req->arrival_ns && req->arrival_ns < sc->now ? req->arrival_ns : sc->now;
     r->group_n = req->group_n;
@@ -116,6 +118,7 @@ static void fill_seq(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t
                          .use = q->use,
                          .area = area,
                          .epoch = sc->epoch[area],
+                         .confirmed = true,
                          .order = ++sc->next_order,
                          .prompt_len = r->prompt_len,
                          .max_tokens = r->params.max_tokens,
@@ -269,17 +272,20 @@ static uint32_t take_submission(struct tr_sched *sc, uint32_t area, const struct
     return group_n;
 }
 
-/* A cancel by somebody who does not own the stream: he must know its random bits. */
-static void cancel_foreign(struct tr_sched *sc, const struct tr_msg *m)
+/* About the stream of another frontend; false if the message is a submission. */
+static bool take_foreign(struct tr_sched *sc, uint32_t area, const struct tr_msg *m)
 {
-    struct tr_seq *q = m->slot < sc->s->config.n_slots ? &sc->seq[m->slot] : NULL;
-    if (!q || q->use != TR_SLOT_LIVE || q->gen != m->gen ||
-        tr_sched_ring(sc, q)->stream_rand != m->stream_rand) {
-        refuse(sc);
-        return;
+    if (m->kind == TR_MSG_CANCEL) {
+        if (!tr_handover_cancel(sc, m))
+            refuse(sc);
+        return true;
     }
-    if (!tr_state_terminal(q->state))
-        tr_settle_cancel(sc, q, TR_ERR_CANCELLED);
+    if (m->kind == TR_MSG_ADOPT || m->kind == TR_MSG_CONFIRM) {
+        if (!tr_handover_adopt(sc, area, m))
+            refuse(sc);
+        return true;
+    }
+    return false;
 }
 
 /* One look into the queue of an area; false if it was empty. */
@@ -291,9 +297,7 @@ static bool admit_area(struct tr_sched *sc, uint32_t area)
         return false;
     while (at < n) {
         uint32_t used = 1;
-        if (m[at].kind == TR_MSG_CANCEL)
-            cancel_foreign(sc, &m[at]);
-        else
+        if (!take_foreign(sc, area, &m[at]))
             used = take_submission(sc, area, m + at, n - at, at > 0 && n == TR_MAX_CHOICES);
         if (!used)
             break;

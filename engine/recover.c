@@ -50,8 +50,10 @@ static void find_request(struct tr_sched *sc, uint32_t slot, uint32_t state)
         n_out = n_ctx - r->prompt_len;
     q->use = TR_SLOT_LIVE;
     q->state = state <= TR_ERROR ? (enum tr_state)state : TR_WAITING;
-    q->area = r->owner_area;
-    q->epoch = r->owner_epoch;
+    struct tr_owner o = tr_ring_owner(r);
+    q->area = o.area;
+    q->epoch = o.epoch;
+    q->confirmed = o.confirmed;
     q->prompt_len = r->prompt_len;
     q->n_out = (uint32_t)n_out;
     q->max_tokens = r->params.max_tokens > n_out ? r->params.max_tokens : (uint32_t)n_out;
@@ -145,7 +147,7 @@ static void settle_group(struct tr_sched *sc, struct tr_seq *lead)
 
 static void read_release(struct tr_sched *sc, struct tr_seq *q)
 {
-    if (q->area >= sc->s->config.n_areas)
+    if (q->area >= sc->s->config.n_areas || !q->confirmed)
         return;
     uint64_t word = tr_cmd_word(sc->s, q->area, q->slot);
     q->released = tr_cmd_gen(word) == q->gen && (tr_cmd_flags(word) & TR_CMD_RELEASE);

@@ -29,6 +29,8 @@ static void look_at_control(struct tr_sched *sc)
          * with the release in the supervisor. */
         sc->epoch[a] = atomic_load_explicit(&c->area_epoch[a], memory_order_acquire);
         sc->alive[a] = atomic_load_explicit(&c->area_alive[a], memory_order_relaxed);
+        sc->retires[a] =
+            atomic_load_explicit(&c->area_retire[a], memory_order_relaxed) == sc->epoch[a];
     }
 }
 
@@ -179,15 +181,17 @@ void tr_sched_drop_kv(struct tr_sched *sc, struct tr_seq *q)
 
 /* ---- control page ---- */
 
-/* A dead frontend's requests end, its claims are opened again, then its area may have a new owner. */
+/* Dead, and not yet acknowledged. */
+static bool is_to_bury(const struct tr_sched *sc, uint32_t area)
+{
+    uint32_t ack = atomic_load_explicit(&sc->s->rings->area_ack[area], memory_order_relaxed);
+    return sc->epoch[area] && !sc->alive[area] && ack != sc->epoch[area];
+}
+
+/* Its requests are over or in other hands: its claims are opened again, then the area may have a new
+ * owner. */
 static void bury(struct tr_sched *sc, uint32_t area)
 {
-    tr_admit_rest(sc, area);
-    for (uint32_t slot = 0; slot < sc->s->config.n_slots; slot++) {
-        struct tr_seq *q = &sc->seq[slot];
-        if (q->use == TR_SLOT_LIVE && q->area == area && !tr_state_terminal(q->state))
-            tr_settle_cancel(sc, q, TR_ERR_FRONTEND_LOST);
-    }
     tr_offer_sweep(sc);
     /* Release: the supervisor's next owner finds the area unused; pairs with the acquire there. */
     atomic_store_explicit(&sc->s->rings->area_ack[area], sc->epoch[area], memory_order_release);
@@ -199,11 +203,13 @@ void tr_sched_read_control(struct tr_sched *sc)
     if (!tr_control_seen(sc->s->control, &sc->seen))
         return;
     look_at_control(sc);
-    for (uint32_t a = 0; a < sc->s->config.n_areas; a++) {
-        uint32_t ack = atomic_load_explicit(&sc->s->rings->area_ack[a], memory_order_relaxed);
-        if (sc->epoch[a] && !sc->alive[a] && ack != sc->epoch[a])
+    for (uint32_t a = 0; a < sc->s->config.n_areas; a++)
+        if (is_to_bury(sc, a))
+            tr_admit_rest(sc, a);
+    tr_handover_dead(sc);
+    for (uint32_t a = 0; a < sc->s->config.n_areas; a++)
+        if (is_to_bury(sc, a))
             bury(sc, a);
-    }
     tr_settle_orphans(sc);
 }
 
@@ -236,7 +242,7 @@ static uint64_t believe(uint64_t before, uint64_t said, uint64_t n_out)
     return v > before ? v : before;
 }
 
-static void look_at_reader(struct tr_sched *sc, struct tr_seq *q)
+static void believe_cursors(struct tr_sched *sc, struct tr_seq *q)
 {
     const struct tr_cursor *c = tr_cursor_at(sc->s, q->area, q->slot);
     uint64_t scanned = q->scanned, sent = q->sent;
@@ -246,13 +252,20 @@ static void look_at_reader(struct tr_sched *sc, struct tr_seq *q)
     q->sent = believe(q->sent, atomic_load_explicit(&c->sent, memory_order_acquire), q->n_out);
     if (q->scanned != scanned || q->sent != sent)
         tr_slot_stat_cursors(sc->s, q->slot, q->scanned, q->sent);
+}
+
+void tr_sched_look_at_reader(struct tr_sched *sc, struct tr_seq *q)
+{
+    if (q->confirmed)
+        believe_cursors(sc, q);
+    bool scanned = q->confirmed && q->scanned == q->n_out;
     /* A stop string found in the last tokens: its FINISH was stored before the cursor that we have
      * just read (acquire), maybe after this turn's sweep. */
-    if (q->closing && q->scanned == q->n_out)
+    if (q->closing && scanned)
         tr_sched_obey(sc, q, tr_cmd_word(sc->s, q->area, q->slot));
     if (tr_state_terminal(q->state))
         return;
-    if (q->closing && (q->scanned == q->n_out || sc->cut))
+    if (q->closing && (scanned || sc->cut))
         tr_settle_end(sc, q,
                       (struct tr_end){.state = q->close_state,
                                       .finish = q->close_finish,
@@ -263,27 +276,27 @@ static void look_at_reader(struct tr_sched *sc, struct tr_seq *q)
 
 /* ---- what frontends have said ---- */
 
-/* Its cursors have moved, or there was a command. */
-static void look_at_parked(struct tr_sched *sc, struct tr_seq *q)
+/* Its cursors have moved, or there was a command, or it has a new owner. */
+void tr_sched_look_at_parked(struct tr_sched *sc, struct tr_seq *q)
 {
-    look_at_reader(sc, q);
+    tr_sched_look_at_reader(sc, q);
     if (q->aside && !q->closing && tr_step_caught_up(sc, q))
         tr_aside_back(sc, q);
 }
 
-/* Obeyed is the owner noted at admission, whatever the claims say. */
+/* Obeyed is the owner in the ring, whatever the claims say. */
 static void on_command(void *arg, uint32_t area, uint32_t slot, uint64_t word)
 {
     struct tr_sched *sc = arg;
     struct tr_seq *q = &sc->seq[slot];
-    if (q->use != TR_SLOT_LIVE || q->area != area || q->epoch != sc->epoch[area])
+    if (q->use != TR_SLOT_LIVE || q->area != area || q->epoch != sc->epoch[area] || !q->confirmed)
         return;
     TR_FAULT_FOR(ENGINE_COMMAND_TAKEN, tr_sched_ring(sc, q)->params.seed);
     tr_sched_obey(sc, q, word);
     /* Thousands of slow readers move their cursors: one that is still behind is no reason for another
      * turn. */
     if (q->aside)
-        look_at_parked(sc, q);
+        tr_sched_look_at_parked(sc, q);
     else
         sc->progress = true;
 }
@@ -300,7 +313,7 @@ static void read_cursors(struct tr_sched *sc)
     for (uint32_t i = 0; i < sc->n_active; i++) {
         struct tr_seq *q = &sc->seq[sc->active[i]];
         if (!tr_state_terminal(q->state))
-            look_at_reader(sc, q);
+            tr_sched_look_at_reader(sc, q);
         if (q->state == TR_PARKED && (q->closing || !tr_step_caught_up(sc, q)))
             tr_aside_put(sc, q);
     }
@@ -311,7 +324,7 @@ static void end_aside(struct tr_sched *sc)
 {
     for (uint32_t slot = 0; slot < sc->s->config.n_slots && sc->n_aside; slot++)
         if (sc->seq[slot].aside)
-            look_at_reader(sc, &sc->seq[slot]);
+            tr_sched_look_at_reader(sc, &sc->seq[slot]);
 }
 
 /* Takes those that have ended or stand aside out of the list; the order stays. */

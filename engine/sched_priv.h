@@ -58,6 +58,7 @@ struct tr_sched {
     uint32_t seen;
     uint32_t epoch[TR_MAX_AREAS];
     bool alive[TR_MAX_AREAS];
+    bool retires[TR_MAX_AREAS]; /* its place is another's: it is given nothing more */
     bool cut;
 
     uint64_t now;   /* of this turn; again after the forward pass */
@@ -114,6 +115,10 @@ static inline void tr_sched_tell(struct tr_sched *sc, const struct tr_seq *q)
 /* ---- sched.c ---- */
 void tr_sched_read_control(struct tr_sched *sc);
 void tr_sched_obey(struct tr_sched *sc, struct tr_seq *q, uint64_t word);
+/* Believes its cursors, and ends it if it only waited for them. */
+void tr_sched_look_at_reader(struct tr_sched *sc, struct tr_seq *q);
+/* The same of one that stands aside; it comes back if its reader is near enough. */
+void tr_sched_look_at_parked(struct tr_sched *sc, struct tr_seq *q);
 void tr_sched_drop_kv(struct tr_sched *sc, struct tr_seq *q);
 void tr_sched_ring_bells(struct tr_sched *sc);
 
@@ -134,6 +139,14 @@ void tr_admit_all(struct tr_sched *sc);
 void tr_admit_rest(struct tr_sched *sc, uint32_t area);
 /* What a former engine did not take: admitted into the ring, never run. */
 void tr_admit_lost(struct tr_sched *sc, uint32_t area);
+
+/* ---- handover.c: streams that change hands ---- */
+/* Streams of frontends that do not live: given to others, or ended. */
+void tr_handover_dead(struct tr_sched *sc);
+/* TR_MSG_ADOPT and TR_MSG_CONFIRM from that area, TR_MSG_CANCEL from any; false if the message names no
+ * request that it may be about. */
+bool tr_handover_adopt(struct tr_sched *sc, uint32_t area, const struct tr_msg *m);
+bool tr_handover_cancel(struct tr_sched *sc, const struct tr_msg *m);
 
 /* ---- offer.c: claims ---- */
 void tr_offer_keep(struct tr_sched *sc);

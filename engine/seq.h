@@ -46,8 +46,9 @@ struct tr_seq {
     bool released;  /* the frontend does not need the ring any more, or is dead */
     bool settled;   /* ended and durable: only its release is waited for */
     bool aside;     /* parked, and looked at only when its dirty bit is found (aside.c) */
-    uint32_t area;  /* owner as noted at admission; only its words are obeyed */
+    uint32_t area;  /* owner as the ring has it; only its words are obeyed */
     uint32_t epoch; /* of the owner */
+    bool confirmed; /* the owner has taken it: its words in this slot are about it */
     uint64_t order; /* admission number: first come, first served; the youngest is preempted */
 
     uint32_t prompt_len, max_tokens, flags; /* copies of the ring's, validated */

@@ -69,7 +69,7 @@ void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e)
 void tr_settle_cancel(struct tr_sched *sc, struct tr_seq *q, enum tr_err why)
 {
     const struct tr_close_info *end = tr_close_info(tr_close_by(why));
-    const struct tr_cursor *c = tr_cursor_at(sc->s, q->area, q->slot);
+    const struct tr_cursor *c = q->confirmed ? tr_cursor_at(sc->s, q->area, q->slot) : NULL;
     uint64_t gone = c && end->err != TR_ERR_CANCELLED && end->err != TR_ERR_DRAIN_LIMIT
                         ? atomic_load_explicit(&c->disconnect_ns, memory_order_relaxed)
                         : 0;
@@ -212,16 +212,20 @@ static bool is_durable(const struct tr_seq *q, uint64_t durable)
 
 static bool is_released(const struct tr_sched *sc, const struct tr_seq *q)
 {
-    return q->released || !tr_sched_owner_alive(sc, q->area, q->epoch);
+    return q->released ||
+           (!tr_sched_owner_alive(sc, q->area, q->epoch) && !(q->flags & TR_REQ_RESUMABLE));
 }
 
 static void settle_or_due(struct tr_sched *sc, struct tr_seq *q)
 {
     q->settled = !is_released(sc, q);
-    if (q->settled)
+    if (q->settled) {
         sc->n_settled++;
-    else
+        /* The ledger rings the owner that the record names; it may be another one by now. */
+        tr_sched_tell(sc, q);
+    } else {
         sc->due[sc->n_due++] = q->slot;
+    }
 }
 
 static void free_if_due(struct tr_sched *sc, struct tr_seq *q)

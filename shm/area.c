@@ -3,6 +3,7 @@
 
 #include "shm/bell.h"
 #include "shm/bitmap.h"
+#include "shm/lpring.h"
 #include "shm/region.h"
 
 #include <errno.h>
@@ -211,6 +212,34 @@ void tr_cursor_reset(struct tr_shm *s, uint32_t slot, uint32_t gen)
     atomic_store_explicit(&c->lp_head, 0, memory_order_relaxed);
     atomic_store_explicit(&c->disconnect_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&cmds(s, s->my_area)[slot], gen, memory_order_relaxed);
+}
+
+/* A slot of another generation may be one that we have claimed: its words are not touched. */
+static bool may_be_adopted(const struct tr_shm *s, uint32_t slot, uint32_t gen,
+                           uint64_t stream_rand)
+{
+    const struct tr_ring *r = tr_ring_at(s, slot);
+    uint32_t state;
+    return r && tr_ring_read(s, slot, gen, &state) >= 0 && state != TR_FREE &&
+           r->stream_rand == stream_rand && (r->params.flags & TR_REQ_RESUMABLE);
+}
+
+int tr_adopt(struct tr_shm *s, uint32_t slot, uint32_t gen, uint64_t stream_rand)
+{
+    TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
+    struct tr_msg m = {.kind = TR_MSG_ADOPT, .slot = slot, .gen = gen, .stream_rand = stream_rand};
+    if (!may_be_adopted(s, slot, gen, stream_rand))
+        return -ESTALE;
+    const struct tr_ring *r = tr_ring_at(s, slot);
+    if (tr_ring_is_ours(s, r)) {
+        if (tr_ring_owner(r).confirmed)
+            return -EALREADY;
+        m.kind = TR_MSG_CONFIRM;
+    }
+    tr_cursor_reset(s, slot, gen);
+    tr_lpring_skip(s, slot);
+    /* Release, in the push: the engine reads the reset words or later ones. */
+    return tr_subq_push(s, &m, 1);
 }
 
 void tr_cursor_want(struct tr_shm *s, uint32_t slot)

@@ -18,7 +18,9 @@
 enum tr_msg_kind {
     TR_MSG_SUBMIT =
         1, /* slot, gen: the request in this area; a group is n messages in one push, lead first */
-    TR_MSG_CANCEL = 2 /* a stream of another frontend: slot, gen and stream_rand must match */
+    TR_MSG_CANCEL = 2, /* a stream of another frontend: slot, gen and stream_rand must match */
+    TR_MSG_ADOPT = 3,  /* a resumable one is wanted here, whoever has it: tr_adopt */
+    TR_MSG_CONFIRM = 4 /* one that was given to this frontend is taken: tr_adopt */
 };
 
 struct tr_msg {
@@ -124,6 +126,18 @@ void tr_cursor_want(struct tr_shm *s, uint32_t slot);
 void tr_cursor_moved(struct tr_shm *s, uint32_t slot);
 /* Frontend.  Publishes both cursors; tells the engine when the slot is parked and waits for it. */
 void tr_cursor_set(struct tr_shm *s, uint32_t slot, uint64_t scanned, uint64_t sent);
+/* Frontend.  Asks the engine for a resumable stream, or confirms one that it was given: cursors and
+ * command word of the slot are reset, logprob entries pushed so far are passed over, the message is
+ * pushed.  Of several who ask, the last one heard has it; who was given a stream of a dead frontend and
+ * is asked about by a reader meanwhile does not lose it to an older confirmation.  The answer is in the
+ * ring: tr_ring_owner becomes this process, confirmed; and news.  Somebody else, or another generation:
+ * it was not to be had.
+ * 0; -ESTALE when the slot holds no such resumable request, -EALREADY when it is this frontend's and
+ * confirmed: nothing was touched; -EAGAIN when the queue has no room: the stream is as it was, ask again.
+ * The stream's random bits stand in the ring: that the client may have it (its key) is the caller's
+ * check. */
+int tr_adopt(struct tr_shm *s, uint32_t slot, uint32_t gen, uint64_t stream_rand);
+
 /* Engine (any area) and owner. */
 struct tr_cursor *tr_cursor_at(const struct tr_shm *s, uint32_t area, uint32_t slot);
 

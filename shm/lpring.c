@@ -12,16 +12,20 @@ static struct tr_lp *entries(const struct tr_shm *s, uint32_t slot)
 }
 
 /* Acquire: the reader is done with the entries before `head`; pairs with tr_lpring_pop. */
-static uint64_t head_of(const struct tr_shm *s, const struct tr_ring *r, uint32_t slot)
+static uint64_t head_of(const struct tr_shm *s, uint32_t area, uint32_t slot)
 {
-    const struct tr_cursor *c = tr_cursor_at(s, r->owner_area, slot);
+    const struct tr_cursor *c = tr_cursor_at(s, area, slot);
     return c ? atomic_load_explicit(&c->lp_head, memory_order_acquire) : 0;
 }
 
 uint32_t tr_lpring_room(const struct tr_shm *s, uint32_t slot)
 {
     const struct tr_ring *r = tr_ring_at(s, slot);
-    uint64_t used = atomic_load_explicit(&r->lp_tail, memory_order_relaxed) - head_of(s, r, slot);
+    struct tr_owner o = tr_ring_owner(r);
+    if (!o.confirmed)
+        return 0;
+    uint64_t used =
+        atomic_load_explicit(&r->lp_tail, memory_order_relaxed) - head_of(s, o.area, slot);
     /* A nonsense head gives a huge difference, which looks like a full ring. */
     return used >= s->config.window ? 0 : s->config.window - (uint32_t)used;
 }
@@ -52,7 +56,19 @@ int tr_lpring_peek(const struct tr_shm *s, uint32_t slot, struct tr_lp *out)
     *out = entries(s, slot)[head % s->config.window];
     if (out->n_top > TR_MAX_TOP)
         out->n_top = TR_MAX_TOP;
-    return 0;
+    /* Another owner's count may have let the engine overwrite what we were copying.  The copy comes
+     * before the look; pairs with the fence in tr_ring_set_owner. */
+    atomic_thread_fence(memory_order_acquire);
+    return tr_ring_is_ours(s, r) ? 0 : -EAGAIN;
+}
+
+void tr_lpring_skip(struct tr_shm *s, uint32_t slot)
+{
+    TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
+    /* Relaxed, both: the engine reads the head after the message that makes us the owner (release). */
+    atomic_store_explicit(&tr_cursor_at(s, s->my_area, slot)->lp_head,
+                          atomic_load_explicit(&tr_ring_at(s, slot)->lp_tail, memory_order_relaxed),
+                          memory_order_relaxed);
 }
 
 void tr_lpring_pop(struct tr_shm *s, uint32_t slot)

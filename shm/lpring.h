@@ -13,7 +13,8 @@
  *       tell about the prompt (entry 0 has no logprob: n_top is 0 and logprob is 0)
  *
  * Full: tr_lpring_push says -EAGAIN and the engine parks the sequence.  A nonsense head looks like a
- * full ring: the sequence parks, nobody else notices. */
+ * full ring: the sequence parks, nobody else notices.  While nobody has confirmed that he has the stream
+ * there is no head to look at, and the ring counts as full. */
 #ifndef TR_SHM_LPRING_H
 #define TR_SHM_LPRING_H
 
@@ -33,8 +34,11 @@ struct tr_shm;
 int tr_lpring_push(struct tr_shm *s, uint32_t slot, const struct tr_lp *e);
 uint32_t tr_lpring_room(const struct tr_shm *s, uint32_t slot);
 
-/* Owner frontend.  Copies the oldest unread entry out; 0 or -EAGAIN.  n_top is bounded on reading. */
+/* Owner frontend.  Copies the oldest unread entry out; 0, or -EAGAIN: none, or the stream is not this
+ * frontend's any more.  n_top is bounded on reading. */
 int tr_lpring_peek(const struct tr_shm *s, uint32_t slot, struct tr_lp *out);
 void tr_lpring_pop(struct tr_shm *s, uint32_t slot);
+/* Whoever takes a stream over: the entries so far are lost. */
+void tr_lpring_skip(struct tr_shm *s, uint32_t slot);
 
 #endif

@@ -40,8 +40,7 @@ uint8_t *tr_request_extra(struct tr_shm *s, uint32_t slot)
 bool tr_request_is_mine(const struct tr_shm *s, uint32_t slot, uint64_t stream_rand)
 {
     const struct tr_ring *r = tr_ring_at(s, slot);
-    return r && r->stream_rand == stream_rand && r->owner_area == s->my_area &&
-           r->owner_epoch == s->my_epoch;
+    return r && r->stream_rand == stream_rand && tr_ring_is_ours(s, r);
 }
 
 const struct tr_request *tr_request_of(const struct tr_shm *s, uint32_t area, uint32_t slot)

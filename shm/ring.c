@@ -43,6 +43,35 @@ const uint32_t *tr_ring_steps(const struct tr_shm *s, uint32_t slot)
     return (const uint32_t *)(place(s, slot) + tr_layout_ring_steps(&s->config));
 }
 
+/* Word: area in bits 0..7, confirmed in bit 8, epoch in 32..63. */
+#define CONFIRMED 0x100u
+
+struct tr_owner tr_ring_owner(const struct tr_ring *r)
+{
+    /* Acquire: pairs with the release in tr_ring_set_owner. */
+    uint64_t w = atomic_load_explicit(&r->owner, memory_order_acquire);
+    return (struct tr_owner){
+        .area = w & 0xff, .epoch = (uint32_t)(w >> 32), .confirmed = w & CONFIRMED};
+}
+
+void tr_ring_set_owner(struct tr_ring *r, struct tr_owner o)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    uint64_t w = (o.area & 0xff) | (o.confirmed ? CONFIRMED : 0) | (uint64_t)o.epoch << 32;
+    /* Release: what the former owner was given to read is whole for the next one; pairs with the
+     * acquire in tr_ring_owner. */
+    atomic_store_explicit(&r->owner, w, memory_order_release);
+    /* Entries of the logprob ring are overwritten by the new owner's counts only behind this; pairs
+     * with the fence in tr_lpring_peek. */
+    atomic_thread_fence(memory_order_release);
+}
+
+bool tr_ring_is_ours(const struct tr_shm *s, const struct tr_ring *r)
+{
+    struct tr_owner o = tr_ring_owner(r);
+    return o.area == s->my_area && o.epoch == s->my_epoch;
+}
+
 int tr_ring_push(struct tr_shm *s, uint32_t slot, uint32_t id, uint32_t step)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);
@@ -83,6 +112,8 @@ static void clear_fields(struct tr_ring *r)
     atomic_store_explicit(&r->first_token_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&r->cached_tokens, 0, memory_order_relaxed);
     atomic_store_explicit(&r->preemptions, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->owner, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->unwanted, 0, memory_order_relaxed);
     memset(&r->of_gen, 0, sizeof(*r) - offsetof(struct tr_ring, of_gen));
 }
 

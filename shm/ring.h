@@ -84,11 +84,15 @@ struct tr_ring {
 
     _Atomic uint64_t past; /* relaxed, relaxed: tr_ring_past_of; outlives the reset */
 
+    /* Whose stream it is: tr_ring_owner.  Release, acquire; noted at admission, changed when its
+     * frontend has died and when another one adopts it (shm/README.md, "Held streams"). */
+    _Atomic uint64_t owner;
+    _Atomic uint32_t unwanted; /* relaxed, before the news: 1: cancelled after its end; who has it
+                                * without a reader lets it go */
+
     /* Fixed at admission; visible with state != TR_FREE (acquire). */
     TR_LINE uint32_t of_gen; /* generation these fields are about; differs from gen only when a
                               * crash cut a reset short (shm/README.md, "Death of the engine") */
-    uint32_t owner_area;
-    uint32_t owner_epoch;
     uint32_t prompt_len;
     uint32_t extra_len;
     uint64_t stream_rand;
@@ -107,7 +111,24 @@ struct tr_ring {
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counters are shared between processes");
 _Static_assert(TR_ERR_COUNT <= 128, "a reason fits into 7 bits of `past`");
 
+/* The frontend that delivers a request.  Unconfirmed: it was given the stream of a dead one and has
+ * not said yet that it took it; until then its cursors and commands in that slot are about nothing. */
+struct tr_owner {
+    uint32_t area; /* TR_MAX_AREAS: nobody */
+    uint32_t epoch;
+    bool confirmed;
+};
+
+/* Any role.  As last stored by the engine; about a request only while state is not FREE.  Acquire. */
+struct tr_owner tr_ring_owner(const struct tr_ring *r);
+
+/* Engine.  Release, and a fence: entries that the new owner's counts allow are written behind it. */
+void tr_ring_set_owner(struct tr_ring *r, struct tr_owner o);
+
 struct tr_shm;
+
+/* Frontend.  Whether the owner is this process, confirmed or not. */
+bool tr_ring_is_ours(const struct tr_shm *s, const struct tr_ring *r);
 
 /* Any role.  NULL when slot is out of range. */
 struct tr_ring *tr_ring_at(const struct tr_shm *s, uint32_t slot);

@@ -12,7 +12,7 @@ void tr_slot_stat_admit(struct tr_shm *s, uint32_t slot)
     uint32_t gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
     /* Relaxed, all of it: figures for people (slot_stat.h). */
     atomic_store_explicit(&t->gen, gen, memory_order_relaxed);
-    atomic_store_explicit(&t->area, r->owner_area, memory_order_relaxed);
+    atomic_store_explicit(&t->area, tr_ring_owner(r).area, memory_order_relaxed);
     atomic_store_explicit(&t->prompt_len, r->prompt_len, memory_order_relaxed);
     atomic_store_explicit(&t->max_tokens, r->params.max_tokens, memory_order_relaxed);
     atomic_store_explicit(&t->prefilled,

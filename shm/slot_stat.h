@@ -17,7 +17,7 @@ struct tr_slot_stat {
     /*                                 engine, relaxed: when      what */
     TR_LINE _Atomic uint32_t gen; /* admission                  the slot's generation */
     _Atomic uint32_t state;       /* every move                 enum tr_state */
-    _Atomic uint32_t area;        /* admission                  of the frontend that owns it */
+    _Atomic uint32_t area; /* admission, new owner       of the frontend; TR_MAX_AREAS: nobody */
     _Atomic uint32_t prompt_len;  /* admission                  tokens */
     _Atomic uint32_t max_tokens;  /* admission                  the most it may publish */
     _Atomic uint32_t prefilled;   /* chunk                      prompt tokens processed */
@@ -48,6 +48,11 @@ static inline struct tr_slot_stat *tr_slot_stat_at(const struct tr_shm *s, uint3
 static inline void tr_slot_stat_state(struct tr_shm *s, uint32_t slot, uint32_t state)
 {
     atomic_store_explicit(&tr_slot_stat_at(s, slot)->state, state, memory_order_relaxed);
+}
+
+static inline void tr_slot_stat_owner(struct tr_shm *s, uint32_t slot, uint32_t area)
+{
+    atomic_store_explicit(&tr_slot_stat_at(s, slot)->area, area, memory_order_relaxed);
 }
 
 static inline void tr_slot_stat_prefilled(struct tr_shm *s, uint32_t slot, uint32_t n)

@@ -64,8 +64,8 @@ static void admit(struct tr_sengine *e, uint32_t area, const struct tr_msg *m)
     const struct tr_request *q = tr_request_of(e->shm, area, m->slot);
     struct tr_ring *r = tr_ring_at(e->shm, m->slot);
 
-    r->owner_area = area;
-    r->owner_epoch = e->shm->my_epoch;
+    tr_ring_set_owner(
+        r, (struct tr_owner){.area = area, .epoch = e->shm->my_epoch, .confirmed = true});
     r->of_gen = m->gen;
     r->prompt_len = q->prompt_len;
     r->extra_len = q->extra_len;

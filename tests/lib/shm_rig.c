@@ -36,3 +36,11 @@ void shm_rig_open_slots(struct shm_rig *r)
         tr_claim_set(&r->s, i, (struct tr_claim){.state = TR_CLAIM_OPEN, .gen = gen});
     }
 }
+
+void shm_rig_own(struct shm_rig *r, uint32_t slot)
+{
+    tr_role = TR_ROLE_ENGINE;
+    tr_ring_set_owner(
+        tr_ring_at(&r->s, slot),
+        (struct tr_owner){.area = r->s.my_area, .epoch = r->s.my_epoch, .confirmed = true});
+}

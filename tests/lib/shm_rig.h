@@ -17,4 +17,7 @@ void shm_rig_close(struct shm_rig *r);
 /* What the engine does with a free slot: generation 1, claim open. */
 void shm_rig_open_slots(struct shm_rig *r);
 
+/* What the engine notes at admission: the slot's request is this process's (area 0). */
+void shm_rig_own(struct shm_rig *r, uint32_t slot);
+
 #endif

@@ -208,7 +208,7 @@ static bool evil_left_nothing(void)
 {
     for (uint32_t i = 0; i < config.n_slots; i++) {
         const struct tr_ring *r = tr_ring_at(&s, i);
-        if (atomic_load(&r->state) != TR_FREE && r->owner_area == EVIL_AREA)
+        if (atomic_load(&r->state) != TR_FREE && tr_ring_owner(r).area == EVIL_AREA)
             return false;
     }
     return true;

@@ -344,6 +344,7 @@ static void *lp_front(void *arg)
 
 static void lp(void)
 {
+    shm_rig_own(&rig, 1);
     race((struct pair){lp_engine, lp_front});
 }
 

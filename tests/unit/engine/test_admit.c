@@ -35,7 +35,7 @@ Test(admit, a_request_runs_to_its_limit_and_is_told_in_its_ring)
     cr_assert_eq(ring->overrun, 0);
     cr_assert_str_eq(ring->request_id, "req-1");
     cr_assert_eq(ring->stream_rand, 4711);
-    cr_assert_eq(ring->owner_area, 0);
+    cr_assert_eq(tr_ring_owner(ring).area, 0);
     cr_assert(ring->arrival_ns <= ring->admitted_ns && ring->admitted_ns <= ring->started_ns &&
               ring->started_ns <= ring->first_token_ns &&
               ring->first_token_ns <= ring->finished_ns);

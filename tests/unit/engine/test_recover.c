@@ -225,7 +225,7 @@ Test(recover, nonsense_in_the_rings_is_bounded)
     struct tr_ring *x = tr_rig_ring(&r, &q[0]), *y = tr_rig_ring(&r, &q[1]);
     x->prompt_len = UINT32_MAX;
     atomic_store(&x->published, UINT64_MAX);
-    x->owner_area = 77;
+    atomic_store(&x->owner, 77);
     y->group_lead = 99999;
     y->group_n = 5;
     atomic_store(&tr_rig_ring(&r, &q[2])->state, 1234);

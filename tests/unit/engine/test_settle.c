@@ -380,7 +380,7 @@ Test(settle, a_dead_frontends_requests_end_and_free_everything_the_others_go_on)
     struct tr_rig_req next = tr_rig_submit(&r, &a);
     tr_rig_run(&r, &next, 1);
     cr_assert_eq(tr_rig_published(&r, &next), 16);
-    cr_assert_eq(tr_rig_ring(&r, &next)->owner_epoch, 2);
+    cr_assert_eq(tr_ring_owner(tr_rig_ring(&r, &next)).epoch, 2);
 }
 
 Test(settle, a_frontend_that_comes_and_submits_between_two_looks_is_known)

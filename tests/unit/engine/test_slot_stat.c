@@ -30,7 +30,7 @@ static void must_agree(uint32_t slot)
     if (atomic_load(&ring->state) == TR_FREE)
         return;
     cr_assert_eq(atomic_load(&t->gen), atomic_load(&ring->gen));
-    cr_assert_eq(atomic_load(&t->area), ring->owner_area);
+    cr_assert_eq(atomic_load(&t->area), tr_ring_owner(ring).area);
     cr_assert_eq(atomic_load(&t->prompt_len), ring->prompt_len);
     cr_assert_eq(atomic_load(&t->max_tokens), ring->params.max_tokens);
     cr_assert_eq(atomic_load(&t->prefilled), atomic_load(&ring->prefill_done));

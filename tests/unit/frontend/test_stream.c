@@ -436,7 +436,7 @@ Test(stream, a_slot_given_to_somebody_else_in_the_same_generation_shows_nothing_
 
     tr_role = TR_ROLE_ENGINE;
     r->prompt_len = 5;
-    r->owner_area = 1;
+    tr_ring_set_owner(r, (struct tr_owner){.area = 1, .epoch = 1, .confirmed = true});
     r->stream_rand = 4711;
     r->finish_index = 6;
     for (size_t i = 0; i < strlen(secret); i++)

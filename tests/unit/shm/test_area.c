@@ -161,7 +161,7 @@ Test(area, a_moved_cursor_is_told_like_a_command_to_an_engine_that_wants_to_know
     tr_role = TR_ROLE_FRONTEND;
     tr_cursor_set(&r.s, 7, 3, 2);
     cr_assert_eq(sweep().n, 0, "not parked");
-    tr_role = TR_ROLE_ENGINE;
+    shm_rig_own(&r, 7);
     tr_cursor_want(&r.s, 7);
     cr_assert_eq(tr_lpring_push(&r.s, 7, &lp), 0);
     tr_role = TR_ROLE_FRONTEND;

@@ -65,6 +65,7 @@ Test(ring, a_reset_wipes_what_was_used)
     tr_ring_push(&r.s, 0, 43, 0);
     g->finish_index = 9;
     struct tr_lp lp = {.id = 43, .logprob = -1.0f};
+    shm_rig_own(&r, 0);
     cr_assert_eq(tr_lpring_push(&r.s, 0, &lp), 0);
     tr_ring_reset(&r.s, 0);
     const struct tr_lp *entry =
@@ -97,6 +98,7 @@ Test(ring, a_nonsense_count_is_bounded_by_the_context)
 Test(ring, logprob_entries_fill_the_window_and_no_more)
 {
     struct tr_lp e = {.id = 1}, out;
+    shm_rig_own(&r, 0);
     for (uint32_t i = 0; i < 16; i++) {
         e.id = i;
         cr_assert_eq(tr_lpring_push(&r.s, 0, &e), 0);
@@ -114,6 +116,7 @@ Test(ring, logprob_entries_fill_the_window_and_no_more)
 Test(ring, a_nonsense_logprob_head_looks_full)
 {
     struct tr_lp e = {.id = 1};
+    shm_rig_own(&r, 0);
     atomic_store(&tr_cursor_at(&r.s, 0, 0)->lp_head, UINT64_MAX / 2);
     cr_assert_eq(tr_lpring_push(&r.s, 0, &e), -EAGAIN);
 }
@@ -121,6 +124,7 @@ Test(ring, a_nonsense_logprob_head_looks_full)
 Test(ring, a_nonsense_number_of_alternatives_is_bounded_on_reading)
 {
     struct tr_lp e = {.id = 1, .n_top = 4000000000u}, out;
+    shm_rig_own(&r, 0);
     cr_assert_eq(tr_lpring_push(&r.s, 0, &e), 0);
     cr_assert_eq(tr_lpring_peek(&r.s, 0, &out), 0);
     cr_assert_leq(out.n_top, TR_MAX_TOP);
