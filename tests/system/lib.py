@@ -172,7 +172,7 @@ def fd_count(pid):
 def clients_of(pid, port):
     """The ports of the peers whose connections to our port this process holds."""
     inodes = set()
-    with contextlib.suppress(FileNotFoundError):  # it may be dead
+    with contextlib.suppress(OSError):  # it may be dead
         for fd in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
                 link = os.readlink(f"/proc/{pid}/fd/{fd}")
