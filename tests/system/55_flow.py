@@ -36,7 +36,7 @@ def answer(st):
 @test
 def nobody_reads():
     """2,000 tokens that nobody reads: parked within window and buffers, cancelled at the deadline."""
-    with Server(TINY, write_deadline_s=3, sim_step_us=200) as s:
+    with Server(TINY, write_deadline_s=6, sim_step_us=200) as s:
         body = force(A, prompt="x", max_tokens=2000)
         event = len(s.stream(COMP, dict(body, max_tokens=2, stream=True)).rest().chunks[0]) + 8
         bound = WINDOW + (BUFFER + KERNEL) // event + 2
@@ -137,7 +137,7 @@ def parked_kv_is_taken_and_made_again():
         big = s.post(COMP, force(A, prompt=[90] * 7000, max_tokens=20), wait=300)
         check(big.status == 200 and text_of(big) == "a" * 20, "a large prompt is served meanwhile",
               big.status, big.text[:200])
-        check(s.metric('kv_blocks{state="used"}') < used, "with the blocks of parked ones", used)
+        check(until(lambda: s.metric('kv_blocks{state="used"}') < used), "with the blocks of parked ones", used)
         for st in slow:
             widen(st)
         together([st.rest for st in slow])
@@ -156,13 +156,19 @@ def parked_ones_take_no_place():
         slow = [narrow(s, force(A, prompt="x", max_tokens=4000, logprobs=5)) for _ in range(bad)]
         check(parked(s, bad), "all slow ones are parked", s.metric("requests_parked"))
         ask = free_text(5, 400)
-        streams = [s.stream(COMP, dict(ask, stream=True)).read(1) for _ in range(good)]
-        m = s.metrics()
-        equal((m["requests_running"], m["requests_waiting"], m["requests_parked"]), (good, 0, bad),
-              "all good ones run at once")
+        os.kill(s.pids["engine"][0], signal.SIGSTOP)  # so that it finds all of them at once
+        try:
+            streams = [s.stream(COMP, dict(ask, stream=True), headers=[f"X-Request-Id: good-{i}"])
+                       for i in range(good)]
+            equal([st.headers() for st in streams], [200] * good, "good ones are admitted")
+        finally:
+            os.kill(s.pids["engine"][0], signal.SIGCONT)
         together([st.rest for st in streams])
         check(len({st.text() for st in streams}) == 1 and streams[0].finishes() == ["length"],
               "and end well", [len(st.text()) for st in streams])
+        rows = [s.row(f"good-{i}") for i in range(good)]
+        check(all(rows) and max(r["first_token_at"] for r in rows) < min(r["finished_at"] for r in rows),
+              "all good ones ran at once", rows)
         equal(s.metric("requests_parked"), bad, "nobody else moved")
         # Nor do they count against what may wait: max_seqs + max_queue are still to be had.
         queue = [s.stream(COMP, dict(ask, stream=True)) for _ in range(good + 64)]
@@ -175,22 +181,37 @@ def parked_ones_take_no_place():
 @test
 def parked_ones_come_first():
     """One that was parked and whose reader has caught up goes before those that wait."""
-    with Server(TINY, max_seqs=1, write_deadline_s=0, sim_step_us=300) as s:
-        a = narrow(s, force(A, prompt="x", max_tokens=1500, logprobs=5), rid="a")
+    with Server(TINY, max_seqs=1, write_deadline_s=0, sim_step_us=1000) as s:
+        ask = force(A, prompt="x", logprobs=5)
+        first = narrow(s, dict(ask, max_tokens=4000))
+        check(parked(s, 1), "the first is parked")
+        length = int(s.metric("published_tokens_total")) + 100  # not enough to be parked a second time
+        first.conn.reset()
+        check(s.idle(), "and gone")
+        a = narrow(s, dict(ask, max_tokens=length), rid="a")
         check(parked(s, 1), "a is parked")
-        b = s.stream(COMP, force(A, prompt="x", max_tokens=8000, stream=True)).read(3)
+        b = s.conn()  # not streamed, so that nobody can be behind
+        b.send(request("POST", COMP, force(A, prompt="x", max_tokens=8000)))
+        check(until(lambda: s.metric("requests_running") == 1), "b has the only place")
         c = s.stream(COMP, force(A, prompt="x", max_tokens=5, stream=True), headers=["X-Request-Id: c"])
         equal(c.headers(), 200, "c is admitted")
         check(until(lambda: s.metric("requests_waiting") == 1), "c waits")
         widen(a)
         reader = threading.Thread(target=a.rest, daemon=True)
         reader.start()
-        time.sleep(0.3)  # a has caught up; b has the only place
-        b.conn.reset()
+
+        def caught_up():
+            m = s.metrics()
+            return not any(m[f'buffered_bytes{{layer="{x}"}}'] for x in ("ring", "pending", "kernel"))
+        check(until(caught_up), "a has caught up", s.metrics())
+        passes = s.metric("step_seconds_count")
+        check(until(lambda: s.metric("step_seconds_count") > passes + 2), "which the engine has seen")
+        check(s.metric("requests_running") == 1 and s.metric("requests_parked") == 1, "b still has the place")
+        b.reset()
         c.rest()
         reader.join(WAIT)
         rows = {x: s.row(x) for x in "ac"}
-        check(a.text() == "a" * 1500 and rows["a"] and rows["c"] and
+        check(a.text() == "a" * length and rows["a"] and rows["c"] and
               rows["a"]["finished_at"] <= rows["c"]["first_token_at"], "a before c", rows)
 
 
