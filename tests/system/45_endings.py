@@ -153,14 +153,22 @@ def agreed(server, wires, reason, claim, before=None):
     for w in wires:
         rows = until(lambda w=w: [r for r in server.rows() if r["request_id"] == w.rid])
         check(len(rows) == 1 and rows[0]["reason"] == reason, f"{claim}: {w}: its row", rows)
-    lines = until(lambda: [x for x in server.log().splitlines() if f" ended: {reason} (" in x
-                           and any(f"request {w.rid}," in x for w in wires)])
-    equal(len(lines), len(wires), f"{claim}: a line of the log for each")
+    def lines():
+        return sum(f" ended: {reason} (" in x and any(f"request {w.rid}," in x for w in wires)
+                   for x in server.log().splitlines())
+    until(lambda: lines() >= len(wires))
+    equal(lines(), len(wires), f"{claim}: a line of the log for each")
     if before is not None:
         m = server.metrics()
         key = f'streams_ended_total{{reason="{reason}"}}'
         equal(m[key] - before[key], len(wires), f"{claim}: counted")
         equal(m["streams_without_terminal_total"], 0, f"{claim}: no live stream without its event")
+
+
+def all_at_work(server, wires):
+    """Each runs, or is parked because nobody reads it yet."""
+    check(until(lambda: server.metric("requests_running") + server.metric("requests_parked") == len(wires)),
+          "all are at work", server.metrics())
 
 
 def every(server, body, slow=False, streamed=False):
@@ -221,7 +229,7 @@ def drain_limit():
     with Server(drain_s=0.3, sim_step_us=1000, log_level="debug") as s:
         wires = every(s, LONG)
         together([w.start for w in wires])
-        until(lambda: s.metric("requests_running") == len(wires))
+        all_at_work(s, wires)
         s.child.send_signal(signal.SIGTERM)
         together([w.read for w in wires])
         for w in wires:
@@ -237,7 +245,7 @@ def drain_limit_without_the_engine():
     with Server(drain_s=0.3, sim_step_us=1000, log_level="debug", engine_stall_s=100) as s:
         wires = every(s, LONG)
         together([w.start for w in wires])
-        until(lambda: s.metric("requests_running") == len(wires))
+        all_at_work(s, wires)
         os.kill(s.pids["engine"][0], signal.SIGSTOP)
         s.child.send_signal(signal.SIGTERM)
         together([w.read for w in wires])
@@ -289,7 +297,7 @@ def engine_lost():
         before = s.metrics()
         wires = every(s, LONG)
         together([w.start for w in wires])
-        until(lambda: s.metric("requests_running") == len(wires))
+        all_at_work(s, wires)
         os.kill(s.pids["engine"][0], signal.SIGKILL)
         together([w.read for w in wires])
         for w in wires:
@@ -303,7 +311,7 @@ def frontend_killed():
     with Server(sim_step_us=1000, frontends=1, log_level="debug") as s:
         wires = every(s, LONG)
         together([w.start for w in wires])
-        until(lambda: s.metric("requests_running") == len(wires))
+        all_at_work(s, wires)
         os.kill(s.pids["frontend"][0], signal.SIGKILL)
         together([w.read for w in wires])
         for w in wires:
