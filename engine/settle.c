@@ -222,7 +222,8 @@ static void settle_or_due(struct tr_sched *sc, struct tr_seq *q)
     if (q->settled) {
         sc->n_settled++;
         /* The ledger rings the owner that the record names; it may be another one by now. */
-        tr_sched_tell(sc, q);
+        if (q->flags & TR_REQ_RESUMABLE)
+            tr_sched_tell(sc, q);
     } else {
         sc->due[sc->n_due++] = q->slot;
     }
