@@ -63,7 +63,7 @@ static void end_choice(struct tr_stream *s, const char *finish, const struct tr_
 
 static void role(struct tr_stream *s, uint32_t choice)
 {
-    if (s->choice[choice].begun)
+    if (s->choice[choice].begun || !tr_stream_count(s, 1))
         return;
     begin_chunk(s);
     begin_choice(&s->fe->json, choice);
@@ -83,12 +83,16 @@ static void chat_event(struct tr_stream *s, const struct tr_event *ev)
         return;
     case TR_EV_DELTA:
         role(s, ev->choice);
+        if (!tr_stream_count(s, ev->members))
+            return;
         begin_delta(s, ev->choice);
         tr_emit_strn(e, ev->text, ev->text_len);
         end_choice(s, NULL, ev);
         return;
     case TR_EV_FINISH:
         role(s, ev->choice);
+        if (!tr_stream_count(s, 1))
+            return;
         begin_chunk(s);
         begin_choice(e, ev->choice);
         end_choice(s, ev->length ? "length" : "stop", NULL);

@@ -28,6 +28,8 @@ static void chunk(struct tr_stream *s, const struct tr_event *ev, const char *fi
 {
     struct tr_emit *e = &s->fe->json;
 
+    if (!tr_stream_count(s, ev->members))
+        return;
     begin_chunk(s, ev->choice);
     tr_emit_strn(e, ev->text ? ev->text : "", ev->text_len);
     if (!finish && !ev->lp) {

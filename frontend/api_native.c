@@ -2,7 +2,7 @@
 /* frontend/api_native.c - /v1/streams: the typed events as they are (tokenring.events.v1).
  *
  * SSE (id, event, data) or NDJSON by Accept.  Every event has `type`; numbered ones have `id`,
- * "<stream id>:<number>".  A coalesced delta has the number of its last member.  With several
+ * "<stream id>:<number>", from 0.  A coalesced delta has the number of its last member.  With several
  * choices each one's end is told by choice.finished. */
 #include "base/clock.h"
 #include "frontend/api.h"
@@ -19,6 +19,7 @@
 
 /* ---- events ---- */
 
+/* Opens the event; `number` of it, -1 if it takes none. */
 static int64_t begin(struct tr_stream *s, const struct tr_event *ev, const char *type)
 {
     struct tr_emit *e = &s->fe->json;
@@ -29,7 +30,6 @@ static int64_t begin(struct tr_stream *s, const struct tr_event *ev, const char 
     tr_emit_kstr(e, "type", type);
     if (!ev->members)
         return -1;
-    s->number += ev->members;
     snprintf(id, sizeof(id), "%s:%llu", s->stream_id, (unsigned long long)(s->number - 1));
     tr_emit_kstr(e, "id", id);
     return (int64_t)(s->number - 1);
@@ -55,30 +55,36 @@ static void started(struct tr_stream *s, const struct tr_event *ev)
     end(s, "response.started", n);
 }
 
+static void logprobs(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_emit *e = &s->fe->json;
+
+    tr_emit_key(e, "logprobs");
+    if (!ev->lp)
+        tr_emit_null(e);
+    else if (s->ask->chat)
+        tr_lp_emit_chat(e, s->fe->vocab, s->ask->params.n_top, ev->lp, ev->n_lp);
+    else
+        tr_lp_emit_completions(e, s->fe->vocab, s->ask->params.n_top, ev->lp, ev->n_lp);
+}
+
 static void delta(struct tr_stream *s, const struct tr_event *ev)
 {
     struct tr_emit *e = &s->fe->json;
-    const struct tr_ask *a = s->ask;
     int64_t n = begin(s, ev, "output_text.delta");
 
     tr_emit_ku64(e, "index", ev->choice);
     tr_emit_kstrn(e, "text", ev->text, ev->text_len);
     tr_emit_ku64(e, "tokens", ev->tokens);
-    if (ev->lp) {
-        tr_emit_key(e, "logprobs");
-        if (a->chat)
-            tr_lp_emit_chat(e, s->fe->vocab, a->params.n_top, ev->lp, ev->n_lp);
-        else
-            tr_lp_emit_completions(e, s->fe->vocab, a->params.n_top, ev->lp, ev->n_lp);
-    }
+    if (s->ask->logprobs)
+        logprobs(s, ev);
     end(s, "output_text.delta", n);
 }
 
 static void choice_finished(struct tr_stream *s, const struct tr_event *ev)
 {
-    if (s->n == 1)
-        return;
     int64_t n = begin(s, ev, "choice.finished");
+
     tr_emit_ku64(&s->fe->json, "index", ev->choice);
     tr_emit_kstr(&s->fe->json, "finish_reason", ev->length ? "length" : "stop");
     end(s, "choice.finished", n);
@@ -129,6 +135,10 @@ static void native_event(struct tr_stream *s, const struct tr_event *ev)
 {
     struct tr_emit *e = &s->fe->json;
 
+    if (ev->type == TR_EV_FINISH && s->n == 1)
+        return;
+    if (ev->members ? !tr_stream_count(s, ev->members) : tr_stream_is_past(s))
+        return;
     switch (ev->type) {
     case TR_EV_STARTED:
         started(s, ev);

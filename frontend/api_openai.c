@@ -2,6 +2,8 @@
 /* frontend/api_openai.c - see api_openai.h. */
 #include "frontend/api_openai.h"
 
+#include <stdio.h>
+
 void tr_openai_open(struct tr_stream *s, struct tr_emit *e, const char *object)
 {
     tr_emit_obj(e);
@@ -33,6 +35,21 @@ void tr_openai_close(struct tr_stream *s, struct tr_emit *e)
     tr_emit_obj_end(e);
 }
 
+/* The end of a chunk: for a stream that can be resumed, where its reader is. */
+static void close_chunk(struct tr_stream *s)
+{
+    struct tr_emit *e = &s->fe->json;
+    char text[TR_STREAM_ID_BYTES + 64];
+
+    if (s->ask->params.flags & TR_REQ_RESUMABLE) {
+        int n = snprintf(text, sizeof(text), ",\"tokenring\":{\"cursor\":\"%s:%llu\"}",
+                         s->stream_id, (unsigned long long)(s->number - 1));
+        tr_emit_bytes(e, text, (size_t)n);
+    }
+    tr_emit_bytes(e, "}", 1);
+    tr_stream_frame(s, NULL, -1);
+}
+
 void tr_openai_send(struct tr_stream *s, const char *finish)
 {
     struct tr_emit *e = &s->fe->json;
@@ -42,8 +59,7 @@ void tr_openai_send(struct tr_stream *s, const char *finish)
     tr_emit_arr_end(e);
     if (s->ask->include_usage)
         tr_emit_knull(e, "usage");
-    tr_emit_obj_end(e);
-    tr_stream_frame(s, NULL, -1);
+    close_chunk(s);
 }
 
 void tr_openai_send_plain(struct tr_stream *s)
@@ -55,18 +71,21 @@ void tr_openai_send_plain(struct tr_stream *s)
     tr_emit_bytes(e, tail, sizeof(tail) - 1);
     if (s->ask->include_usage)
         tr_emit_bytes(e, usage, sizeof(usage) - 1);
-    tr_emit_bytes(e, "}", 1);
-    tr_stream_frame(s, NULL, -1);
+    close_chunk(s);
 }
 
 static void send_usage(struct tr_stream *s, const char *object)
 {
     struct tr_emit *e = &s->fe->json;
+    struct tr_usage u = tr_stream_usage(s);
 
+    if (!tr_stream_count(s, 1))
+        return;
     tr_emit_reset(e);
     tr_openai_open(s, e, object);
-    tr_openai_close(s, e);
-    tr_stream_frame(s, NULL, -1);
+    tr_emit_arr_end(e);
+    tr_api_usage(e, &u);
+    close_chunk(s);
 }
 
 static void send_error(struct tr_stream *s, enum tr_err err)
@@ -74,6 +93,8 @@ static void send_error(struct tr_stream *s, enum tr_err err)
     const struct tr_err_info *i = tr_err_info(err);
     struct tr_emit *e = &s->fe->json;
 
+    if (!tr_stream_count(s, 1))
+        return;
     tr_emit_reset(e);
     tr_emit_obj(e);
     tr_emit_key(e, "error");
@@ -83,8 +104,7 @@ static void send_error(struct tr_stream *s, enum tr_err err)
     tr_emit_knull(e, "param");
     tr_emit_kstr(e, "code", i->code);
     tr_emit_obj_end(e);
-    tr_emit_obj_end(e);
-    tr_stream_frame(s, NULL, -1);
+    close_chunk(s);
 }
 
 void tr_openai_end(struct tr_stream *s, const struct tr_event *ev, const char *object)

@@ -9,7 +9,8 @@
  *       USAGE  END                    every choice completed or incomplete
  *       FAIL                          error or cancelled: no FINISH for the choice that failed
  *
- * QUEUED and PREFILL tell time and take no number; the others are a pure function of the ring. */
+ * QUEUED and PREFILL tell time and take no number; the others are a pure function of the ring, and so
+ * are the numbers that a dialect gives to what it makes of them (tr_stream_count). */
 #ifndef TR_FRONTEND_EVENT_H
 #define TR_FRONTEND_EVENT_H
 
@@ -36,6 +37,7 @@ enum tr_event_type {
 /* Logprob entry of one token whose text has been shown (or has none). */
 struct tr_lp_item {
     struct tr_lp lp;
+    bool lost;            /* an earlier reader took it: only its place is known */
     bool first;           /* first token of an echoed prompt: it has no logprob */
     bool empty;           /* adds no bytes to the text */
     uint64_t start;       /* bytes of the choice's text before it, what is held included */
@@ -54,7 +56,7 @@ struct tr_event {
     const char *text; /* DELTA: whole characters, borrowed for the call */
     size_t text_len;
     uint32_t tokens;
-    const struct tr_lp_item *lp; /* DELTA: entries; NULL without logprobs */
+    const struct tr_lp_item *lp; /* DELTA: entries; NULL without logprobs, or if all are lost */
     uint32_t n_lp;
 
     uint32_t position, done, total; /* QUEUED, PREFILL */
