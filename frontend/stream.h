@@ -1,26 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frontend/stream.h - one admitted request on its way to one client.
  *
- * Path: http > tokens > subq > engine > step > ring > [detok > event] > frame >
- * socket
+ * Path: http > tokens > subq > engine > step > ring > [detok > event] > frame > socket
  *
- * Frontend only, event loop only.  Two cursors for each choice: *scanned*,
- * every token on arrival, whatever the socket does, so that a stop string or
- * the end is seen at once; *sent*, behind it, which moves when the connection
- * takes what is framed.  Text is made twice from the ring, never kept: a stream
- * that cannot write costs its two scanning states and nothing else.
+ * Frontend only, event loop only.  Two cursors for each choice: *scanned*, every token on arrival,
+ * whatever the socket does, so that a stop string or the end is seen at once; *sent*, behind it,
+ * which moves when the connection takes what is framed.  Text is made twice from the ring, never
+ * kept: a stream that cannot write costs its two scanning states and nothing else.
  *
- *   I1  sent <= scanned <= published; both are published to the engine after
- * each turn I2  one terminal event, after everything before it; it waits until
- * the ledger has the record or
+ *   I1  sent <= scanned <= published; both are published to the engine after each turn
+ *   I2  one terminal event, after everything before it; it waits until the ledger has the record or
  *       --ledger-wait-ms have passed (counted)
- *   I3  RELEASE is posted for every slot exactly once: with the terminal event,
- * or with the cut. Whether there is an event, how a cut shows and what the log
- * says: shm/close.def I4  after a close nothing of the ring is read any more
+ *   I3  RELEASE is posted for every slot exactly once: with the terminal event, or with the cut.
+ *       Whether there is an event, how a cut shows and what the log says: shm/close.def
+ *   I4  after a close nothing of the ring is read any more
  *
- * Full: tr_conn_room says 0, `sent` stands still, the window closes, the engine
- * parks the sequence. Engine died: its successor, or the supervisor's settling,
- * ends the rings with engine_lost. */
+ * Full: tr_conn_room says 0, `sent` stands still, the window closes, the engine parks the sequence.
+ * Engine died: its successor, or the supervisor's settling, ends the rings with engine_lost. */
 #ifndef TR_FRONTEND_STREAM_H
 #define TR_FRONTEND_STREAM_H
 
@@ -30,111 +26,101 @@
 #include "frontend/logprobs.h"
 #include "frontend/receipt.h"
 #include "frontend/sse.h"
-#include "frontend/whole.h"
 #include "shm/stream_id.h"
+#include "frontend/whole.h"
 #include "text/scan.h"
 
 #include <event2/event_struct.h>
 
 enum {
-  TR_EVENT_TEXT = 8192, /* bytes at which coalescing stops */
-  TR_EVENT_TEXT_CAP =
-      TR_EVENT_TEXT + TR_SCAN_TEXT_MAX + 8, /* scratch for one event */
-  TR_EVENT_ENTRIES = 64 /* logprob entries at which coalescing stops */
+    TR_EVENT_TEXT = 8192,                                     /* bytes at which coalescing stops */
+    TR_EVENT_TEXT_CAP = TR_EVENT_TEXT + TR_SCAN_TEXT_MAX + 8, /* scratch for one event */
+    TR_EVENT_ENTRIES = 64 /* logprob entries at which coalescing stops */
 };
 
 struct tr_choice {
-  uint32_t slot, gen, index;
-  uint32_t prompt_len; /* known from `admitted` on */
-  uint32_t state;      /* enum tr_state as last read */
-  bool admitted;       /* the ring shows it */
-  bool lost; /* the slot is another's: `scanned` and what follows it here is all
-                there is */
-  uint32_t billed_prompt; /* prompt tokens that count for this choice; from
-                             `admitted` on */
-  bool text_done;         /* the last token of the text has been scanned */
-  bool cut; /* it ended without an end of its own: what is held is not shown */
-  bool echo_done;
-  bool flushed;  /* the sending scan has been told that no more tokens come */
-  bool begun;    /* a delta or finish has been framed: the role is out */
-  bool finished; /* FINISH has been framed */
-  bool blocked;  /* text waits for the connection */
-  bool paused;   /* the rest of what the reader has waits for the next turn */
+    uint32_t slot, gen, index;
+    uint32_t prompt_len; /* known from `admitted` on */
+    uint32_t state;      /* enum tr_state as last read */
+    bool admitted;       /* the ring shows it */
+    bool lost; /* the slot is another's: `scanned` and what follows it here is all there is */
+    uint32_t billed_prompt; /* prompt tokens that count for this choice; from `admitted` on */
+    bool text_done;         /* the last token of the text has been scanned */
+    bool cut;               /* it ended without an end of its own: what is held is not shown */
+    bool echo_done;
+    bool flushed;  /* the sending scan has been told that no more tokens come */
+    bool begun;    /* a delta or finish has been framed: the role is out */
+    bool finished; /* FINISH has been framed */
+    bool blocked;  /* text waits for the connection */
+    bool paused;   /* the rest of what the reader has waits for the next turn */
 
-  /* scanned side */
-  struct tr_scan scan;
-  uint64_t scanned;
-  uint64_t text_end; /* text_done: tokens that make the text (an end-of-turn
-                        token is none) */
+    /* scanned side */
+    struct tr_scan scan;
+    uint64_t scanned;
+    uint64_t text_end; /* text_done: tokens that make the text (an end-of-turn token is none) */
 
-  /* sent side */
-  struct tr_scan send;
-  uint64_t sent;         /* output tokens framed */
-  uint64_t coalesce_to;  /* tokens below it became text while nothing could be
-                            written */
-  uint32_t echoed;       /* prompt tokens framed (echo) */
-  uint32_t event_tokens; /* tokens since the last event */
-  uint32_t lp_told; /* entries of lpq that members of the next event carry */
-  uint64_t last_event_ns;
-  uint64_t behind; /* its share of fe->behind */
-  uint64_t shown;  /* bytes of text given out, an echoed prompt included */
-  uint64_t sent_published,
-      scanned_published;           /* cursors as the engine knows them */
-  struct tr_lpq lpq;               /* logprob entries not yet framed */
-  struct tr_emit_piece delta_head; /* what the dialect's deltas begin with */
-  struct tr_lp_text lp_text;       /* not streamed: entries rendered so far */
-  uint32_t shown_chars;
+    /* sent side */
+    struct tr_scan send;
+    uint64_t sent;         /* output tokens framed */
+    uint64_t coalesce_to;  /* tokens below it became text while nothing could be written */
+    uint32_t echoed;       /* prompt tokens framed (echo) */
+    uint32_t event_tokens; /* tokens since the last event */
+    uint32_t lp_told;      /* entries of lpq that members of the next event carry */
+    uint64_t last_event_ns;
+    uint64_t behind; /* its share of fe->behind */
+    uint64_t shown;  /* bytes of text given out, an echoed prompt included */
+    uint64_t sent_published, scanned_published; /* cursors as the engine knows them */
+    struct tr_lpq lpq;                          /* logprob entries not yet framed */
+    struct tr_emit_piece delta_head;            /* what the dialect's deltas begin with */
+    struct tr_lp_text lp_text;                  /* not streamed: entries rendered so far */
+    uint32_t shown_chars;
 };
 
 struct tr_stream {
-  struct tr_fe *fe;
-  struct tr_conn *conn;
-  struct tr_ask *ask;
-  const struct tr_dialect *dialect;
-  enum tr_frame frame;
-  struct tr_stream *next, **pprev;
-  TAILQ_ENTRY(tr_stream) due_link, gate_link;
-  bool is_due, is_gated;
-  bool rang; /* its timer has: the clock is looked at */
-  struct event
-      timer; /* fires at or before the next thing that time does to it */
-  uint64_t armed_ns; /* when; 0: not armed */
+    struct tr_fe *fe;
+    struct tr_conn *conn;
+    struct tr_ask *ask;
+    const struct tr_dialect *dialect;
+    enum tr_frame frame;
+    struct tr_stream *next, **pprev;
+    TAILQ_ENTRY(tr_stream) due_link, gate_link;
+    bool is_due, is_gated;
+    bool rang;          /* its timer has: the clock is looked at */
+    struct event timer; /* fires at or before the next thing that time does to it */
+    uint64_t armed_ns;  /* when; 0: not armed */
 
-  struct tr_stream_id name;
-  char stream_id[TR_STREAM_ID_BYTES];
-  char id[64];        /* with the dialect's prefix */
-  uint64_t created;   /* wall clock, seconds */
-  uint64_t number;    /* the next event's, in the sequence of its dialect */
-  uint64_t resume_at; /* the first that the reader does not have: those before
-                         are not written */
+    struct tr_stream_id name;
+    char stream_id[TR_STREAM_ID_BYTES];
+    char id[64];        /* with the dialect's prefix */
+    uint64_t created;   /* wall clock, seconds */
+    uint64_t number;    /* the next event's, in the sequence of its dialect */
+    uint64_t resume_at; /* the first that the reader does not have: those before are not written */
 
-  uint64_t deadline_ns, max_ns; /* 0 none */
-  uint64_t gate_ns;             /* since when all has ended; 0 not yet */
-  uint64_t last_byte_ns;        /* something was handed to the connection */
-  uint64_t bytes_before; /* the connection's count when this answer began */
-  uint64_t drain_since_ns, drain_bytes; /* --min-drain-bps */
-  uint32_t queue_seen, prefill_seen;    /* last QUEUED and PREFILL */
-  bool cancelled;                       /* CANCEL has been posted */
-  enum tr_err
-      failure; /* found by this process; what the rings say comes second */
-  struct tr_receipt receipt;
-  struct tr_whole
-      *whole; /* not streamed, and ended: its texts in the making; else NULL */
+    uint64_t deadline_ns, max_ns;         /* 0 none */
+    uint64_t gate_ns;                     /* since when all has ended; 0 not yet */
+    uint64_t last_byte_ns;                /* something was handed to the connection */
+    uint64_t bytes_before;                /* the connection's count when this answer began */
+    uint64_t drain_since_ns, drain_bytes; /* --min-drain-bps */
+    uint32_t queue_seen, prefill_seen;    /* last QUEUED and PREFILL */
+    bool cancelled;                       /* CANCEL has been posted */
+    enum tr_err failure; /* found by this process; what the rings say comes second */
+    struct tr_receipt receipt;
+    struct tr_whole *whole; /* not streamed, and ended: its texts in the making; else NULL */
 
-  uint32_t n;
-  struct tr_choice choice[];
+    uint32_t n;
+    struct tr_choice choice[];
 };
 
-/* Takes the request over: admits it and binds the connection, or answers the
- * error.  `ask` is owned from here on in every case. */
+/* Takes the request over: admits it and binds the connection, or answers the error.  `ask` is
+ * owned from here on in every case. */
 void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
                      const struct tr_dialect *dialect, enum tr_frame frame);
 
 /* Answers a request that cannot be admitted, and counts it. */
 void tr_stream_refuse(struct tr_fe *fe, struct tr_conn *c, enum tr_err e);
 
-/* Looks at the streams that are due and at rings with news, and does what can
- * be done.  True if anything moved. */
+/* Looks at the streams that are due and at rings with news, and does what can be done.  True if
+ * anything moved. */
 bool tr_streams_pump(struct tr_fe *fe);
 
 /* It will be looked at in the next tr_streams_pump. */
@@ -144,29 +130,29 @@ void tr_stream_due(struct tr_stream *s);
 void tr_stream_cancel(struct tr_stream *s, enum tr_err why);
 void tr_streams_cancel_all(struct tr_fe *fe, enum tr_err why);
 
-/* Ends all that is left without waiting for engine or ledger: this process is
- * about to end. */
+/* Ends all that is left without waiting for engine or ledger: this process is about to end. */
 void tr_streams_end_all(struct tr_fe *fe, enum tr_err why);
 
 struct tr_stream *tr_stream_find(struct tr_fe *fe, struct tr_stream_id id);
 
 /* ---- for dialects ---- */
 
-/* Counts an event that stands for so many uncoalesced ones: its number is
- * s->number - 1 from here on. False: the reader has it, nothing is to be made
- * of it. */
-static inline bool tr_stream_count(struct tr_stream *s, uint32_t members) {
-  s->number += members;
-  return s->number > s->resume_at;
+/* Counts an event that stands for so many uncoalesced ones: its number is s->number - 1 from here on.
+ * False: the reader has it, nothing is to be made of it. */
+static inline bool tr_stream_count(struct tr_stream *s, uint32_t members)
+{
+    s->number += members;
+    return s->number > s->resume_at;
 }
 
 /* Whether the next event is one that the reader has. */
-static inline bool tr_stream_is_past(const struct tr_stream *s) {
-  return s->number < s->resume_at;
+static inline bool tr_stream_is_past(const struct tr_stream *s)
+{
+    return s->number < s->resume_at;
 }
 
-/* Frames fe->json (one event) and writes it.  `type` for shapes that name
- * events; `number` < 0: an event without number, which repeats none. */
+/* Frames fe->json (one event) and writes it.  `type` for shapes that name events; `number` < 0:
+ * an event without number, which repeats none. */
 void tr_stream_frame(struct tr_stream *s, const char *type, int64_t number);
 
 /* Writes what a dialect has put into fe->frame as one chunk. */
@@ -175,8 +161,7 @@ void tr_stream_write_frame(struct tr_stream *s);
 struct tr_usage tr_stream_usage(const struct tr_stream *s);
 
 /* "stop" or "length" for a choice whose text is complete. */
-const char *tr_choice_finish(const struct tr_stream *s,
-                             const struct tr_choice *ch);
+const char *tr_choice_finish(const struct tr_stream *s, const struct tr_choice *ch);
 
 /* ---- inside (stream_clock.c for stream.c and choice.c) ---- */
 
@@ -184,34 +169,29 @@ void tr_stream_clock_init(struct tr_stream *s);
 void tr_stream_clock_fini(struct tr_stream *s);
 /* It is looked at by then at the latest, its clock too. */
 void tr_stream_remind(struct tr_stream *s, uint64_t at_ns);
-/* The tick: those whose timer could not be armed (no memory) get another look.
- */
+/* The tick: those whose timer could not be armed (no memory) get another look. */
 void tr_streams_clock_again(struct tr_fe *fe);
-/* What time does to it: deadlines, keep-alives, readers that are too slow; arms
- * the timer for what comes next.  False: it has been cut and is gone. */
+/* What time does to it: deadlines, keep-alives, readers that are too slow; arms the timer for what
+ * comes next.  False: it has been cut and is gone. */
 bool tr_stream_clock(struct tr_stream *s, uint64_t now_ns);
 
 /* ---- inside (stream.c for stream_clock.c) ---- */
 
 /* Whether every choice has come to its end in the engine. */
 bool tr_stream_all_ended(const struct tr_stream *s);
-/* The error this stream ends with, TR_OK if every choice came to its natural
- * end. */
+/* The error this stream ends with, TR_OK if every choice came to its natural end. */
 enum tr_err tr_stream_outcome(const struct tr_stream *s);
-/* Cuts a connection that still lives, so that the cut shows; the stream is
- * gone. */
+/* Cuts a connection that still lives, so that the cut shows; the stream is gone. */
 void tr_stream_cut(struct tr_stream *s, enum tr_err why);
 /* Writes a keep-alive. */
 void tr_stream_probe(struct tr_stream *s);
 
 /* ---- inside (choice.c) ---- */
 
-void tr_choice_init(struct tr_stream *s, struct tr_choice *ch, uint32_t slot,
-                    uint32_t gen);
+void tr_choice_init(struct tr_stream *s, struct tr_choice *ch, uint32_t slot, uint32_t gen);
 void tr_choice_fini(struct tr_choice *ch);
 /* Its output ids. */
-const uint32_t *tr_choice_output(const struct tr_stream *s,
-                                 const struct tr_choice *ch);
+const uint32_t *tr_choice_output(const struct tr_stream *s, const struct tr_choice *ch);
 /* Reads the ring and scans what is new.  True if anything moved. */
 bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch);
 
