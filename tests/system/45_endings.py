@@ -226,7 +226,7 @@ def deadline():
 
 @test
 def drain_limit():
-    with Server(drain_s=0.3, sim_step_us=1000, log_level="debug") as s:
+    with Server(drain_s=0.3, sim_step_us=5000, log_level="debug") as s:
         wires = every(s, LONG)
         together([w.start for w in wires])
         all_at_work(s, wires)
@@ -242,7 +242,7 @@ def drain_limit():
 @test
 def drain_limit_without_the_engine():
     """An engine that stands still at the cut says nothing any more; clients are told all the same."""
-    with Server(drain_s=0.3, sim_step_us=1000, log_level="debug", engine_stall_s=100) as s:
+    with Server(drain_s=0.3, sim_step_us=5000, log_level="debug", engine_stall_s=100) as s:
         wires = every(s, LONG)
         together([w.start for w in wires])
         all_at_work(s, wires)

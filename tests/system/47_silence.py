@@ -105,7 +105,7 @@ def good(streams, want, least, claim):
 
 @test
 def queued():
-    with Server(TINY, max_seqs=1, heartbeat_s=BEAT, sim_step_us=1000, ledger=False) as s:
+    with Server(TINY, max_seqs=1, heartbeat_s=BEAT, sim_step_us=5000, ledger=False) as s:
         first = s.conn()  # not streamed: nobody can be behind
         first.send(request("POST", COMP, force(A, prompt="x", max_tokens=8000)))
         until(lambda: s.metric("requests_running") == 1)
@@ -115,7 +115,7 @@ def queued():
         equal(s.metric("requests_waiting"), 4, "all wait")
         first.reset()
         good(streams, "a" * 7, 4, "queued")
-        check(s.metric("keepalives_total") >= 16, "counted")
+        check(until(lambda: s.metric("keepalives_total") >= 16), "counted")
 
 
 @test
@@ -131,17 +131,17 @@ def engine_stopped():
     """SIGSTOP for 5 s in a prefill and in a decode (case B47)."""
     with Server(TINY, heartbeat_s=BEAT, sim_step_us=5000, sim_prefill_us=1000, ledger=False,
                 max_seqs=16) as s:
-        decode = all_framings(s, force(A, max_tokens=600))
+        decode = all_framings(s, force(A, max_tokens=1000))
         check(until(lambda: s.metric("requests_running") == 4), "four decode", s.metrics())
         prefill = all_framings(s, force(A, prompt="y" * 1000, max_tokens=7))
-        check(until(lambda: s.metric("requests_running") == 5), "one is in prefill", s.metrics())
+        check(until(lambda: s.metric("requests_running") >= 5), "one is in prefill", s.metrics())
         os.kill(s.pids["engine"][0], signal.SIGSTOP)
         r = s.post(COMP, completion("x", max_tokens=-5))
         check(is_error(r), "refusals are real 4xx meanwhile", r.status, r.text)
         time.sleep(5)
         os.kill(s.pids["engine"][0], signal.SIGCONT)
         good(prefill, "a" * 7, 5, "stopped in prefill")
-        good(decode, "a" * 600, 5, "stopped in decode")
+        good(decode, "a" * 1000, 5, "stopped in decode")
 
 
 @test
@@ -169,8 +169,10 @@ def none_where_nobody_asked():
     with Server(TINY, heartbeat_s=0.2, sim_step_us=3000, ledger=False) as s:
         r = s.post(COMP, force(A, prompt="x", max_tokens=300))
         check(r.status == 200 and text_of(r) == "a" * 300, "a whole answer is only itself", r.status)
+        begin = time.monotonic()
         st = s.stream(COMP, force(A, prompt="x", max_tokens=300, stream=True)).rest()
-        check(st.comments <= 2, "a stream that talks needs none", st.comments)
+        silent = time.monotonic() - begin - 300 * 0.003  # at most: somebody had no turn
+        check(st.comments <= 2 + silent / 0.2, "a stream that talks needs none", st.comments, silent)
 
 
 if __name__ == "__main__":

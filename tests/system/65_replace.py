@@ -285,9 +285,11 @@ def drain_in_the_middle():
     os.kill(s.pid, signal.SIGHUP)  # waits for an area
     check(until(lambda: "waits until a retired one has ended" in s.log()), "all areas are in use")
     pids = s.all_pids()
+    readers = reading(first + second)  # in time: after the limit nobody waits long for a reader
     os.kill(s.pid, signal.SIGTERM)
+    for t in readers:
+        t.join(WAIT)
     for st in first + second:
-        st.rest()
         check([e["code"] for e in st.errors()] == ["drain_limit"] and st.done == 1 and st.ended,
               "each stream has its terminal event", st.events[-1:])
     equal(s.wait_exit(), 0, "exit code 0")
