@@ -12,6 +12,7 @@ tr_unit_test(frontend balance PkgConfig::EVENT)
 
 tr_unit_test(frontend params testfe)
 tr_unit_test(frontend ask testfe)
+tr_unit_test(frontend numbers testfe)
 tr_unit_test(frontend stream testfe)
 tr_unit_test(frontend memory testfe)
 if(TARGET unit_frontend_memory)
