@@ -13,8 +13,8 @@ import socket
 import threading
 import time
 
-from lib import (SANITIZED, SIM, Server, Stream, chat, check, children, completion, equal, fd_count,
-                 force, main, parent_and_state, request, rss, test, title, until)
+from lib import (SANITIZED, SIM, Server, Stream, chat, check, completion, equal, fd_count, force, main,
+                 request, rss, test, title, until, zombies)
 
 SECONDS = float(os.environ.get("TOKENRING_SOAK_S", "20"))
 SEED = int(os.environ.get("TOKENRING_SOAK_SEED", random.randrange(1 << 30)))
@@ -121,7 +121,6 @@ def vandal(server, rng, tally, rid):
                                request("POST", "/v1/completions", b'{"prompt":[[[['),
                                request("GET", "/" + "a" * 9000), b"GET / HTTP/1.1\r\n"]))
             c.sock.shutdown(socket.SHUT_WR)
-            c.sock.settimeout(5)
             c.drain()
     return "answered"
 
@@ -250,9 +249,8 @@ def pause(server, seen, number):
           server.metrics())
     equal(places(server), True, f"round {number}: every place in batch and queue can be taken")
     server.idle()
-    zombies = [p for p in children(server.pid) if parent_and_state(p)[1] == "Z"]
-    equal(zombies, [], f"round {number}: no zombie")
-    until(lambda: not grown(seen, sample(server)), 10)
+    check(until(lambda: not zombies(server.pid)), f"round {number}: no zombie", zombies(server.pid))
+    until(lambda: not grown(seen, sample(server)))
     now = sample(server)
     equal(grown(seen, now), [], f"round {number}: no process has grown")
     for p, first in now.items():
@@ -285,7 +283,7 @@ def soak():
         check(s.metric("streams_without_terminal_total") == 0, "no stream ended without its event")
         rows = [r["request_id"] for r in s.rows()]
         equal(len(rows), len(set(rows)), "one row for each request")
-        until(lambda: tally.finished <= {r["request_id"] for r in s.rows()}, 10)
+        until(lambda: tally.finished <= {r["request_id"] for r in s.rows()})
         missing = tally.finished - {r["request_id"] for r in s.rows()}
         equal(sorted(missing)[:5], [], "every answer whose end was seen has its row")
         for (kind, outcome), n in sorted(tally.kinds.items()):
