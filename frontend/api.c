@@ -178,7 +178,7 @@ const struct tr_route tr_api_routes[] = {
     {TR_HTTP_POST, "/v1/chat/completions", tr_api_chat, 0},
     {TR_HTTP_POST, "/v1/completions", tr_api_completions, 0},
     {TR_HTTP_POST, "/v1/streams", tr_api_native, 0},
-    {TR_HTTP_GET, "/v1/streams/{id}", tr_api_native_get, 0},
+    {TR_HTTP_GET, "/v1/streams/{id}", tr_api_resume, 0},
     {TR_HTTP_DELETE, "/v1/streams/{id}", tr_api_native_delete, 0},
     {TR_HTTP_GET, "/v1/models", tr_api_models, 0},
     {TR_HTTP_GET, "/v1/models/{id*}", tr_api_model, 0},

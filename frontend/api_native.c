@@ -181,26 +181,18 @@ static void native_body(struct tr_stream *s, struct tr_emit *e)
 const struct tr_dialect tr_dialect_native = {
     .id_prefix = "", .event = native_event, .body = native_body};
 
-/* ---- POST, GET ---- */
+/* ---- POST ---- */
 
-static bool wants_ndjson(const struct tr_http_request *rq)
+enum tr_frame tr_api_native_frame(const struct tr_http_request *rq)
 {
     struct tr_slice v = tr_http_field(rq->http, "accept");
 
-    return v.p && memmem(v.p, v.len, "ndjson", 6);
+    return v.p && memmem(v.p, v.len, "ndjson", 6) ? TR_NDJSON : TR_SSE_NATIVE;
 }
 
 void tr_api_native(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
 {
-    tr_api_post(c, rq, ctx, TR_API_NATIVE, &tr_dialect_native,
-                wants_ndjson(rq) ? TR_NDJSON : TR_SSE_NATIVE);
-}
-
-void tr_api_native_get(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
-{
-    (void)rq;
-    (void)ctx;
-    tr_conn_error(c, TR_ERR_NOT_FOUND, "No stream of this id can be resumed here.", NULL);
+    tr_api_post(c, rq, ctx, TR_API_NATIVE, &tr_dialect_native, tr_api_native_frame(rq));
 }
 
 /* ---- DELETE ---- */
@@ -355,13 +347,14 @@ static void wait_for_end(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_i
 
 /* Whether the ring belongs to this stream and this key. */
 static bool ring_matches(const struct tr_fe *fe, struct tr_stream_id id, const char *key,
-                         uint32_t *state)
+                         uint32_t *state, uint32_t *flags)
 {
     const struct tr_ring *r = tr_ring_at(fe->shm, id.slot);
 
     if (tr_ring_read(fe->shm, id.slot, id.gen, state) < 0 || *state == TR_FREE)
         return false;
     bool match = r->stream_rand == id.rand && strncmp(r->key, key, sizeof(r->key)) == 0;
+    *flags = r->params.flags;
     /* The slot may have been wiped while we looked. */
     atomic_thread_fence(memory_order_acquire);
     return match && atomic_load_explicit(&r->gen, memory_order_relaxed) == id.gen;
@@ -372,7 +365,7 @@ void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, v
     struct tr_fe *fe = ctx;
     struct tr_stream_id id;
     char key[TR_KEY_BYTES];
-    uint32_t state = TR_FREE;
+    uint32_t state = TR_FREE, flags = 0;
 
     tr_api_key(rq, key);
     if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id) ||
@@ -382,13 +375,15 @@ void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, v
     if (own) {
         if (strncmp(own->ask->key, key, sizeof(key)) != 0)
             goto unknown;
-        tr_stream_cancel(own, TR_ERR_CANCELLED);
+        tr_stream_cancel_for_good(own);
     } else {
-        if (!ring_matches(fe, id, key, &state))
+        if (!ring_matches(fe, id, key, &state, &flags))
             goto unknown;
         struct tr_msg m = {
             .kind = TR_MSG_CANCEL, .slot = id.slot, .gen = id.gen, .stream_rand = id.rand};
-        if (!tr_state_terminal(state) && tr_subq_push(fe->shm, &m, 1)) {
+        /* One that has ended may be kept for a reader: whoever has it lets it go. */
+        bool tell = !tr_state_terminal(state) || (flags & TR_REQ_RESUMABLE);
+        if (tell && tr_subq_push(fe->shm, &m, 1)) {
             tr_conn_error(c, TR_ERR_OVERLOADED, NULL, NULL);
             return;
         }

@@ -89,7 +89,8 @@ static void note_content(struct tr_stream *s, struct tr_choice *ch, uint32_t tok
 
     if (!s->receipt.rec.first_byte_ns) {
         s->receipt.rec.first_byte_ns = now;
-        tr_hist_add(st, TR_HIST_FIRST_BYTE, now - s->ask->arrival_ns);
+        if (!s->hold.adopted) /* else it is not known whether it is the first */
+            tr_hist_add(st, TR_HIST_FIRST_BYTE, now - s->ask->arrival_ns);
     }
     if (ch->last_event_ns) {
         uint64_t gap = now - ch->last_event_ns;

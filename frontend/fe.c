@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "frontend/api.h"
+#include "frontend/hold.h"
 #include "frontend/worker.h"
 #include "shm/bell.h"
 
@@ -150,6 +151,8 @@ static bool look_at_control(struct tr_fe *fe)
             s->my_epoch &&
             s->my_epoch == atomic_load_explicit(&c->area_retire[s->my_area], memory_order_relaxed);
     }
+    if (changed)
+        tr_holds_look(fe);
     if (!fe->was_ready)
         fe->was_ready = tr_fe_state(fe) == TR_OK;
     return changed;
@@ -213,6 +216,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     (void)fd; /* the turn looks at everything anyway */
     (void)what;
     (void)arg;
+    tr_holds_again(fe);
 }
 
 static void arm_wake(struct tr_fe *fe)
@@ -338,6 +342,7 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     figures(fe);
     tr_balance_init(&fe->balance, s, c->max_connections);
     return 0;
+    TAILQ_INIT(&fe->held);
 fail:
     tr_fe_close(fe);
     return -EINVAL;
@@ -370,6 +375,7 @@ void tr_fe_close(struct tr_fe *fe)
     tr_vocab_close(fe->vocab);
     tr_emit_fini(&fe->json);
     tr_emit_fini(&fe->frame);
+    tr_holds_close(fe);       /* those without one are another frontend's from here on */
     free(fe->limits);
     free(fe->text);
     free(fe->by_slot);

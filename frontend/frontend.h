@@ -68,6 +68,7 @@ struct tr_frontend_config {
 struct tr_stream_bounds {
     size_t state;    /* the stream and its connection, without the request's text */
     size_t choice;   /* for each choice: scanning states, receipts */
+    size_t held;     /* all of it without a reader, the request's text as above */
     size_t unsent;   /* framed and not yet taken by the kernel: --stream-buffer and one event */
     size_t logprobs; /* more in that event if log-probabilities were asked for */
     size_t kernel;   /* SO_SNDBUF as the kernel counts */

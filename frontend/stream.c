@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "frontend/hold.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,8 @@ void tr_stream_free(struct tr_stream *s)
             if (*at == s)
                 *at = NULL;
             s->fe->behind -= s->choice[k].behind;
+            s->fe->hold_missed |=
+                s->choice[k].lost; /* news of its successor may have found it here */
         }
         tr_stream_clock_fini(s);
     }
@@ -46,6 +49,8 @@ void tr_stream_free(struct tr_stream *s)
         TAILQ_REMOVE(&s->fe->due, s, due_link);
     if (s->is_gated)
         TAILQ_REMOVE(&s->fe->gate, s, gate_link);
+    tr_hold_leave(s);
+    tr_receipt_leave(&s->receipt);
     for (uint32_t k = 0; k < s->n; k++)
         tr_choice_fini(&s->choice[k]);
     tr_whole_free(s->whole);
@@ -57,9 +62,20 @@ void tr_stream_cancel(struct tr_stream *s, enum tr_err why)
 {
     if (s->cancelled)
         return;
+    if (s->hold.taking) { /* the slot's command word is not ours yet */
+        s->hold.cancel = why;
+        return;
+    }
     s->cancelled = true;
     for (uint32_t k = 0; k < s->n; k++)
         tr_cmd_post(s->fe->shm, s->choice[k].slot, s->choice[k].gen, TR_CMD_CANCEL, (uint32_t)why);
+}
+
+void tr_stream_cancel_for_good(struct tr_stream *s)
+{
+    s->hold.unwanted = true;
+    tr_stream_cancel(s, TR_ERR_CANCELLED);
+    tr_stream_due(s);
 }
 
 void tr_streams_cancel_all(struct tr_fe *fe, enum tr_err why)
@@ -108,10 +124,12 @@ static void on_gone(void *owner, enum tr_conn_why why)
                                       [TR_CONN_SLOW] = TR_ERR_SLOW_CLIENT,
                                       [TR_CONN_SHUT] = TR_ERR_DRAIN_LIMIT};
     struct tr_stream *s = owner;
+    uint64_t acked = tr_conn_acked(s->conn);
 
     if (why == TR_CONN_SHUT && !tr_conn_blocked_ns(s->conn)) /* it would have taken the event */
         tr_stat_add(s->fe->stat, TR_STAT_NO_TERMINAL, 1);
-    tr_stream_drop(s, err[why], tr_conn_acked(s->conn));
+    if (why == TR_CONN_SHUT || !tr_stream_hold(s, acked))
+        tr_stream_drop(s, err[why], acked);
 }
 
 static const struct tr_conn_owner_ops owner_ops = {
@@ -143,7 +161,7 @@ static bool answer_fits(const struct tr_fe *fe, const struct tr_ask *a)
     return entries * tr_lp_estimate(a->chat, a->params.n_top) <= fe->cfg->max_body;
 }
 
-static struct tr_stream *make(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask)
+struct tr_stream *tr_stream_make(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask)
 {
     uint32_t n = ask->n_prompts * ask->n;
     struct tr_stream *s = calloc(1, sizeof(*s) + n * sizeof(s->choice[0]));
@@ -163,19 +181,62 @@ static struct tr_stream *make(struct tr_fe *fe, struct tr_conn *c, struct tr_ask
     return s;
 }
 
-static void begin(struct tr_stream *s)
+void tr_stream_bind(struct tr_stream *s)
 {
     tr_conn_header(s->conn, "X-Tokenring-Stream", s->stream_id);
     tr_conn_bind(s->conn, &owner_ops, s);
     s->bytes_before = tr_conn_accepted(s->conn);
     s->last_byte_ns = tr_now_ns();
+    s->head_due = s->ask->stream;
+}
+
+void tr_stream_head(struct tr_stream *s)
+{
+    if (!s->head_due)
+        return;
+    s->head_due = false;
+    tr_conn_stream_begin(s->conn, tr_frame_content_type(s->frame));
+    if (s->resumed)
+        tr_stat_add(s->fe->stat, TR_STAT_RESUMED, 1);
+}
+
+void tr_stream_opened(struct tr_stream *s)
+{
+    if (tr_conn_half_closed(s->conn))
+        on_half_closed(s);
+}
+
+static void begin(struct tr_stream *s)
+{
+    tr_stream_bind(s);
+    tr_stream_head(s);
     if (s->ask->stream) {
-        tr_conn_stream_begin(s->conn, tr_frame_content_type(s->frame));
         s->dialect->event(s, &(struct tr_event){.type = TR_EV_STARTED, .members = 1});
         TR_FAULT_FOR(FRONTEND_HEADERS, s->ask->params.seed);
     }
-    if (tr_conn_half_closed(s->conn))
-        on_half_closed(s);
+    tr_stream_opened(s);
+}
+
+void tr_stream_dress(struct tr_stream *s, const struct tr_dialect *dialect, enum tr_frame frame)
+{
+    s->dialect = dialect;
+    s->frame = frame;
+    tr_stream_id_format(s->name, s->stream_id);
+    snprintf(s->id, sizeof(s->id), "%s%s", dialect->id_prefix, s->stream_id + 3);
+}
+
+void tr_stream_enter(struct tr_stream *s, const struct tr_admitted *ad)
+{
+    s->name = (struct tr_stream_id){.slot = ad->slot[0], .gen = ad->gen[0], .rand = ad->rand};
+    tr_receipt_init(&s->receipt, s->ask->request_id, s->name);
+    for (uint32_t k = 0; k < s->n; k++) {
+        s->choice[k].index = k;
+        tr_choice_init(s, &s->choice[k], ad->slot[k], ad->gen[k]);
+    }
+    link_stream(s->fe, s);
+    tr_stream_clock_init(s);
+    s->rang = true; /* the first look arms its timer */
+    tr_stream_due(s);
 }
 
 void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
@@ -193,7 +254,7 @@ void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
         tr_ask_close(ask);
         return;
     }
-    s = make(fe, c, ask);
+    s = tr_stream_make(fe, c, ask);
     enum tr_err e = s ? tr_admit(fe, ask, &ad) : TR_ERR_INTERNAL;
     if (e) {
         tr_stream_refuse(fe, c, e);
@@ -204,20 +265,8 @@ void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
         return;
     }
     tr_ask_admitted(ask);
-    s->dialect = dialect;
-    s->frame = frame;
-    s->name = (struct tr_stream_id){.slot = ad.slot[0], .gen = ad.gen[0], .rand = ad.rand};
-    tr_receipt_init(&s->receipt, ask->request_id, s->name);
-    tr_stream_id_format(s->name, s->stream_id);
-    snprintf(s->id, sizeof(s->id), "%s%s", dialect->id_prefix, s->stream_id + 3);
-    for (uint32_t k = 0; k < s->n; k++) {
-        s->choice[k].index = k;
-        tr_choice_init(s, &s->choice[k], ad.slot[k], ad.gen[k]);
-    }
-    link_stream(fe, s);
-    tr_stream_clock_init(s);
-    s->rang = true; /* the first look arms its timer */
-    tr_stream_due(s);
+    tr_stream_enter(s, &ad);
+    tr_stream_dress(s, dialect, frame);
     begin(s);
 }
 
@@ -232,8 +281,10 @@ void tr_stream_write_frame(struct tr_stream *s)
         tr_stream_cancel(s, TR_ERR_INTERNAL);
         return;
     }
-    if (f->len == 0)
+    /* Without a reader events are only counted, and so are those that he has. */
+    if (f->len == 0 || !s->conn || tr_stream_is_past(s))
         return;
+    tr_stream_head(s);
     tr_conn_stream_write(s->conn, f->buf, f->len);
     s->last_byte_ns = tr_now_ns();
 }

@@ -76,9 +76,33 @@ struct tr_choice {
     uint32_t shown_chars;
 };
 
+/* Who wants to read a stream, from which event on, in which shape. */
+struct tr_reader {
+    struct tr_conn *conn; /* NULL: nobody */
+    const struct tr_dialect *dialect;
+    enum tr_frame frame;
+    int64_t after; /* number of the last event it has; -1: none */
+};
+
+/* What a resumable stream has besides (hold.c). */
+struct tr_hold {
+    TAILQ_ENTRY(tr_stream) link;
+    bool listed;             /* in fe->held: no reader */
+    bool unwanted;           /* cancelled by request: let go as soon as it has ended */
+    bool adopted;            /* admitted by another frontend */
+    bool taking;             /* the ring does not say yet that it is ours */
+    bool given;              /* taking: the engine gave it to us, nobody asked */
+    enum tr_err cancel;      /* taking: what is to be posted then */
+    uint64_t asked_ns;       /* taking: when the engine was asked; 0: its queue was full */
+    struct tr_reader waiter; /* taking: a reader who waits for it (resume.c) ... */
+    uint64_t wait_ns;        /* ... until then */
+    uint64_t gone_ns;        /* when the last reader's close was seen */
+    uint64_t until_ns;       /* without a reader it is kept until then */
+};
+
 struct tr_stream {
     struct tr_fe *fe;
-    struct tr_conn *conn;
+    struct tr_conn *conn; /* NULL: no reader (hold.h) */
     struct tr_ask *ask;
     const struct tr_dialect *dialect;
     enum tr_frame frame;
@@ -104,6 +128,11 @@ struct tr_stream {
     uint32_t queue_seen, prefill_seen;    /* last QUEUED and PREFILL */
     bool cancelled;                       /* CANCEL has been posted */
     enum tr_err failure; /* found by this process; what the rings say comes second */
+    bool head_due; /* a reader has come, and the head of his answer waits for his first event */
+    bool resumed;  /* he is not its first */
+    bool told;     /* a reader was given its terminal event */
+    uint64_t bytes_told; /* accepted by the connections of former readers */
+    struct tr_hold hold;
     struct tr_receipt receipt;
     struct tr_whole *whole; /* not streamed, and ended: its texts in the making; else NULL */
 
@@ -134,6 +163,9 @@ void tr_streams_cancel_all(struct tr_fe *fe, enum tr_err why);
 void tr_streams_end_all(struct tr_fe *fe, enum tr_err why);
 
 struct tr_stream *tr_stream_find(struct tr_fe *fe, struct tr_stream_id id);
+
+/* The same on request: it is not kept for a reader either. */
+void tr_stream_cancel_for_good(struct tr_stream *s);
 
 /* ---- for dialects ---- */
 
@@ -172,7 +204,7 @@ void tr_stream_remind(struct tr_stream *s, uint64_t at_ns);
 /* The tick: those whose timer could not be armed (no memory) get another look. */
 void tr_streams_clock_again(struct tr_fe *fe);
 /* What time does to it: deadlines, keep-alives, readers that are too slow; arms the timer for what
- * comes next.  False: it has been cut and is gone. */
+ * comes next.  False: it was cut, and is gone or held now, or it was held and is gone. */
 bool tr_stream_clock(struct tr_stream *s, uint64_t now_ns);
 
 /* ---- inside (stream.c for stream_clock.c) ---- */

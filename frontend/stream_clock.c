@@ -4,9 +4,10 @@
  *
  * A timer for each stream, armed at or before the next thing that time can do to it: what moves with
  * every byte (the keep-alive) does not move the timer, which fires early and looks again. */
-#include "frontend/stream.h"
+#include "frontend/stream_priv.h"
 
 #include "base/clock.h"
+#include "frontend/hold.h"
 
 /* What a failed stream's socket has not taken stands before the event that says so: cut when it takes
  * nothing for so long, or not all of it in so long. */
@@ -129,15 +130,19 @@ static void keep_alive(struct tr_stream *s, uint64_t now)
 bool tr_stream_clock(struct tr_stream *s, uint64_t now)
 {
     deadline(s, now);
+    if (!s->conn)
+        return tr_hold_clock(s, now);
     if (!s->ask->stream)
         return true;
     if (stuck(s, now)) {
         tr_stream_cut(s, tr_stream_outcome(s));
         return false;
     }
-    /* Its socket takes bytes, so it is told. */
-    if (drains_too_slowly(s, now))
-        tr_stream_cancel(s, TR_ERR_SLOW_CLIENT);
+    if (drains_too_slowly(s, now)) {
+        if (tr_stream_set_aside(s, true))
+            return false;
+        tr_stream_cancel(s, TR_ERR_SLOW_CLIENT); /* its socket takes bytes, so it is told */
+    }
     if (s->gate_ns || s->fe->cfg->min_drain_bps)
         tr_stream_remind(s, now + LOOK_NS);
     keep_alive(s, now);

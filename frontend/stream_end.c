@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "frontend/hold.h"
+#include "frontend/resume.h"
 #include "shm/bill.h"
 #include "shm/close.h"
 
@@ -53,6 +55,12 @@ static double seconds(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
 
+/* Bytes that connections took of it. */
+static uint64_t bytes_of(const struct tr_stream *s)
+{
+    return s->bytes_told + (s->conn ? tr_conn_accepted(s->conn) - s->bytes_before : 0);
+}
+
 /* One line for each request; those with a natural end only if somebody wants them. */
 static void log_end(const struct tr_stream *s, enum tr_close c, const char *how)
 {
@@ -68,8 +76,7 @@ static void log_end(const struct tr_stream *s, enum tr_close c, const char *how)
         "stream %s ended: %s (%s)%s; request %s, tokens %llu + %llu, choices %u, bytes %llu, first "
         "byte after %.3f s, end after %.3f s",
         s->stream_id, i->reason, i->words, how, a->request_id, (unsigned long long)u.prompt,
-        (unsigned long long)u.completion, s->n,
-        (unsigned long long)(tr_conn_accepted(s->conn) - s->bytes_before),
+        (unsigned long long)u.completion, s->n, (unsigned long long)bytes_of(s),
         seconds(a->arrival_ns, r->rec.first_byte_ns), seconds(a->arrival_ns, tr_now_ns()));
 }
 
@@ -102,19 +109,67 @@ static void release_slots(struct tr_stream *s)
         tr_cmd_post(s->fe->shm, s->choice[k].slot, s->choice[k].gen, TR_CMD_RELEASE, 0);
 }
 
+/* What a reader has received is noted, and his connection is not ours any more. */
+static void part(struct tr_stream *s, uint64_t acked)
+{
+    tr_receipt_part(&s->receipt, acked);
+    s->bytes_told = bytes_of(s);
+    s->conn = NULL;
+}
+
+bool tr_stream_hold(struct tr_stream *s, uint64_t acked)
+{
+    if (!tr_hold_take(s))
+        return false;
+    part(s, acked);
+    return true;
+}
+
+bool tr_stream_set_aside(struct tr_stream *s, bool hard)
+{
+    struct tr_conn *c = s->conn;
+
+    if (!tr_stream_hold(s, tr_conn_acked(c)))
+        return false;
+    tr_conn_stream_abort(c, hard);
+    return true;
+}
+
+void tr_stream_part(struct tr_stream *s)
+{
+    struct tr_conn *c = s->conn;
+
+    part(s, tr_conn_acked(c));
+    tr_conn_stream_abort(c, false);
+}
+
+void tr_stream_forget(struct tr_stream *s)
+{
+    if (s->conn)
+        tr_stream_part(s);
+    tr_log(TR_LOG_DEBUG, "stream %s has gone to another frontend", s->stream_id);
+    tr_stream_free(s);
+}
+
 void tr_stream_drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
 {
-    uint64_t now = tr_now_ns();
+    uint64_t seen = s->conn ? tr_now_ns() : s->hold.gone_ns;
+
+    if (s->hold.taking) { /* whoever has it then ends it */
+        tr_stream_forget(s);
+        return;
+    }
 
     if (why == TR_ERR_CLIENT_GONE)
         for (uint32_t k = 0; k < s->n; k++)
             atomic_store_explicit(
                 &tr_cursor_at(s->fe->shm, s->fe->shm->my_area, s->choice[k].slot)->disconnect_ns,
-                now, memory_order_relaxed); /* the dirty bit of the command publishes it */
+                seen, memory_order_relaxed); /* the dirty bit of the command publishes it */
     tr_stream_cancel(s, why);
     /* What had ended before keeps its reason, as it does in the ledger. */
-    log_end(s, tr_stream_all_ended(s) ? close_of(s) : tr_close_by(why),
-            ", without its terminal event");
+    if (!s->told)
+        log_end(s, tr_stream_all_ended(s) ? close_of(s) : tr_close_by(why),
+                ", without its terminal event");
     release_slots(s);
     tr_receipt_deliver_now(&s->receipt, s->fe, acked);
     tr_stream_free(s);
@@ -126,6 +181,8 @@ void tr_stream_cut(struct tr_stream *s, enum tr_err why)
     struct tr_conn *c = s->conn;
     uint64_t acked = tr_conn_acked(c);
 
+    if (tr_stream_set_aside(s, i->cut == TR_CUT_RESET))
+        return;
     if (i->told == TR_TOLD_EVENT && !tr_conn_blocked_ns(c))
         tr_stat_add(s->fe->stat, TR_STAT_NO_TERMINAL, 1);
     tr_conn_stream_abort(c, i->cut == TR_CUT_RESET);
@@ -159,7 +216,7 @@ static bool gate_open(struct tr_stream *s)
         }
         return false;
     }
-    tr_stat_add(fe->stat, TR_STAT_LEDGER_UNCONFIRMED, 1);
+    tr_stat_add(fe->stat, TR_STAT_LEDGER_UNCONFIRMED, !s->told);
     return true;
 }
 
@@ -197,7 +254,12 @@ static void end_streamed(struct tr_stream *s, enum tr_err e)
                                             .cancelled = cancelled,
                                             .last_token = (int64_t)tokens - 1});
     tr_stream_mark(s, !e);
+}
+
+static void hand_over(struct tr_stream *s)
+{
     struct tr_conn *c = s->conn;
+
     tr_conn_stream_end(c);
     tr_receipt_deliver_later(&s->receipt, s->fe, c);
 }
@@ -229,21 +291,43 @@ static void end_whole(struct tr_stream *s, enum tr_err e)
     tr_receipt_deliver_later(&s->receipt, s->fe, c);
 }
 
+/* The connection has all of it and is no longer ours.  The client may lose it with the last bytes on
+ * their way: whoever may come back finds the stream. */
+static bool keep_told(struct tr_stream *s)
+{
+    if (!tr_hold_take(s))
+        return false;
+    s->bytes_told = bytes_of(s);
+    s->conn = NULL;
+    s->told = true;
+    return true;
+}
+
 /* The terminal event, or the whole answer, is handed to the connection: the rings are not needed any
- * more. */
+ * more, unless another reader may want them. */
 static void end(struct tr_stream *s)
 {
     enum tr_err e = tr_stream_outcome(s);
 
     TR_FAULT_FOR(FRONTEND_END_BEGIN, s->ask->params.seed);
-    if (s->ask->stream)
+    if (s->ask->stream) {
         end_streamed(s, e);
-    else
+        if (s->head_due) {
+            tr_resume_nothing(s);
+            return;
+        }
+        hand_over(s);
+    } else {
         end_whole(s, e);
+    }
     TR_FAULT_FOR(FRONTEND_END_TOLD, s->ask->params.seed);
-    log_end(s, close_of(s), "");
+    if (!s->told)
+        log_end(s, close_of(s), "");
+    if (keep_told(s))
+        return;
     release_slots(s);
     TR_FAULT_FOR(FRONTEND_END_RELEASED, s->ask->params.seed);
+    tr_receipt_deliver_now(&s->receipt, s->fe, 0);
     tr_stream_free(s);
 }
 
@@ -263,7 +347,9 @@ void tr_streams_end_all(struct tr_fe *fe, enum tr_err why)
         next = s->next;
         if (!s->failure && !tr_stream_all_ended(s))
             s->failure = why;
-        if (s->ask->stream && tr_conn_room(s->conn) == 0)
+        if (!s->conn)
+            tr_stream_drop(s, why, 0);
+        else if (s->ask->stream && tr_conn_room(s->conn) == 0)
             tr_stream_cut(s, why);
         else
             end(s);

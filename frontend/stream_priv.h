@@ -5,8 +5,35 @@
 
 #include "frontend/stream.h"
 
+/* A stream of as many choices as the ask has, on no list yet; NULL: out of memory, the ask is still the
+ * caller's.  `c` NULL: without a reader. */
+struct tr_stream *tr_stream_make(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask);
+/* Its name, its choices, its clock: it is one of the frontend's from here on. */
+void tr_stream_enter(struct tr_stream *s, const struct tr_admitted *ad);
+/* How its events look. */
+void tr_stream_dress(struct tr_stream *s, const struct tr_dialect *dialect, enum tr_frame frame);
+/* Binds its connection; sends the head, once; and after that and the first events: looks whether the
+ * client has closed its sending side meanwhile, which may be the end of the stream. */
+void tr_stream_bind(struct tr_stream *s);
+void tr_stream_head(struct tr_stream *s);
+void tr_stream_opened(struct tr_stream *s);
+
 /* Takes it off every list and frees it; the slots have been released. */
 void tr_stream_free(struct tr_stream *s);
+
+/* Its connection is gone, or was cut, with `acked` bytes at it.  True: it is held for another reader
+ * (hold.h).  False: it cannot be. */
+bool tr_stream_hold(struct tr_stream *s, uint64_t acked);
+
+/* The same, with the cut: a connection that still lives is aborted. */
+bool tr_stream_set_aside(struct tr_stream *s, bool hard);
+
+/* Another reader gets it: the present one is cut so that it shows. */
+void tr_stream_part(struct tr_stream *s);
+
+/* It has become another frontend's: a reader is cut so that it shows, no command is posted, and it is
+ * freed. */
+void tr_stream_forget(struct tr_stream *s);
 
 /* The reader is gone, or was cut, with `acked` bytes at it: everything of this stream ends in this turn,
  * and it is freed. */

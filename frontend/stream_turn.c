@@ -4,6 +4,8 @@
 #include "frontend/stream_priv.h"
 
 #include "base/clock.h"
+#include "frontend/hold.h"
+#include "frontend/resume.h"
 
 /* Queue and prefill of the first choice, for dialects that show them. */
 static void lifecycle(struct tr_stream *s)
@@ -11,7 +13,8 @@ static void lifecycle(struct tr_stream *s)
     struct tr_choice *ch = &s->choice[0];
     const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
 
-    if (!s->ask->stream || s->dialect != &tr_dialect_native || tr_conn_room(s->conn) == 0)
+    if (!s->conn || !s->ask->stream || s->dialect != &tr_dialect_native ||
+        tr_conn_room(s->conn) == 0)
         return;
     if (ch->state == TR_WAITING) {
         uint32_t pos = atomic_load_explicit(&r->queue_pos, memory_order_relaxed);
@@ -44,15 +47,38 @@ static bool is_rendered(struct tr_stream *s)
     return s->ask->stream || tr_stream_outcome(s) || tr_whole_render(s, &s->fe->whole_left);
 }
 
-static bool pump_one(struct tr_stream *s)
+/* What goes before the ring is read.  True: there is no more to do in this turn, or no stream. */
+static bool is_settled(struct tr_stream *s)
 {
-    bool moved = false, ended = true, all_out = true;
-
+    if (tr_hold_is_resumable(s) && !tr_hold_look(s))
+        return true;
     if (s->rang) {
         s->rang = false;
         if (!tr_stream_clock(s, tr_now_ns()))
             return true;
     }
+    return s->hold.taking;
+}
+
+/* Without a reader: scanned, not framed. */
+static bool pump_held(struct tr_stream *s)
+{
+    struct tr_choice *ch = &s->choice[0];
+    bool moved = tr_choice_scan(s, ch);
+
+    tr_choice_publish(s, ch);
+    return !tr_hold_keep(s) || moved;
+}
+
+static bool pump_one(struct tr_stream *s)
+{
+    bool moved = false, ended = true, all_out = true, opening;
+
+    if (is_settled(s))
+        return true;
+    if (!s->conn && !tr_resume_waiter(s))
+        return pump_held(s);
+    opening = s->head_due && s->ask->stream;
     for (uint32_t k = 0; k < s->n; k++) {
         moved |= tr_choice_scan(s, &s->choice[k]);
         ended &= tr_state_terminal(s->choice[k].state);
@@ -66,6 +92,8 @@ static bool pump_one(struct tr_stream *s)
         all_out &= tr_choice_out(s, ch);
         tr_choice_publish(s, ch);
     }
+    if (opening && !tr_resume_reached(s, ended && all_out))
+        return true;
     if (moved && s->ask->stream)
         tr_stream_mark(s, false);
     if (ended && all_out && !is_rendered(s)) {
@@ -98,8 +126,10 @@ static void on_news(void *arg, uint32_t slot)
     struct tr_fe *fe = arg;
     struct tr_stream *s = fe->by_slot[slot];
 
-    if (!s)
+    if (!s) {
+        tr_hold_news(fe, slot);
         return;
+    }
     /* Another process wrote it and no cache of ours holds it; it is read when all are known. */
     __builtin_prefetch(tr_ring_at(fe->shm, slot));
     tr_stream_due(s);

@@ -235,9 +235,10 @@ static void configure_engine(struct tr_heritage *h)
                                    .sim_prefill_us = (uint32_t)o->sim_prefill_us};
 }
 
-static void configure_frontend(struct tr_heritage *h)
+static void configure_frontend(struct tr_heritage *h, const struct tr_shm_config *c)
 {
     const struct tr_options *o = &h->opt;
+    uint64_t hold = o->hold_slots ? o->hold_slots : c->n_slots / 2;
     h->frontend =
         (struct tr_frontend_config){.listen_fds = h->listen_fds,
                                     .n_listen = h->n_listen,
@@ -256,6 +257,9 @@ static void configure_frontend(struct tr_heritage *h)
                                     .coalesce_ns = o->coalesce,
                                     .ledger_wait_ns = o->ledger_wait,
                                     .stream_buffer = o->stream_buffer,
+                                    .hold_on_disconnect = o->on_disconnect == 1,
+                                    .resume_window_ns = o->resume_window,
+                                    .hold_slots = (uint32_t)hold,
                                     .max_body = o->max_body,
                                     .max_connections = (uint32_t)o->max_connections,
                                     .max_choices = (uint32_t)o->max_choices,
@@ -304,6 +308,13 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
         (double)tr_shm_slot_bytes(c) / kib, c->window, (double)b.state / kib,
         (double)b.choice / kib, (double)b.unsent / kib, (double)b.logprobs / kib,
         (double)b.kernel / kib, (double)h->opt.stream_buffer / kib);
+    if (h->frontend.resume_window_ns)
+        tr_log(TR_LOG_INFO,
+               "up to %u resumable streams are kept for %.0f s without a reader, with %.1f KiB "
+               "each in "
+               "their frontends",
+               h->frontend.hold_slots, (double)h->frontend.resume_window_ns / 1e9,
+               (double)b.held / kib);
 }
 
 int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
@@ -326,7 +337,7 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
     if (ret)
         return ret;
     configure_engine(h);
-    configure_frontend(h);
+    configure_frontend(h, &c);
     h->ledger = (struct tr_ledger_config){
         .path = h->opt.ledger, .model = h->served_name, .parent_pid = h->supervisor};
     tell_bounds(h, &c);

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/api_resume.c - GET /v1/streams/{id}: a reader comes (back) to a resumable stream.
+ *
+ * Where he stands is the header Last-Event-ID, "<stream id>:<number>" or the number alone, or ?after=N; the
+ * header wins, for a browser that reconnects by itself sends the URL it had and the newer position in
+ * the header.  ?format= chooses the dialect, whose numbers are meant. */
+#include "frontend/api.h"
+#include "frontend/hold.h"
+#include "frontend/resume.h"
+#include "shm/claim.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ARG_BYTES = 64 };
+
+/* ---- what is asked for ---- */
+
+/* A whole number without sign or blanks. */
+static int read_number(const char *text, size_t len, int64_t *out)
+{
+    char buf[20];
+
+    if (len == 0 || len >= sizeof(buf) - 1)
+        return -EINVAL;
+    memcpy(buf, text, len);
+    buf[len] = '\0';
+    if (strspn(buf, "0123456789") != len)
+        return -EINVAL;
+    *out = (int64_t)strtoull(buf, NULL, 10); /* 18 digits fit */
+    return 0;
+}
+
+/* "<stream id>:<number>" of this stream, or the number. */
+static int read_event_id(struct tr_slice v, struct tr_stream_id id, int64_t *after)
+{
+    const char *colon = memchr(v.p, ':', v.len);
+    struct tr_stream_id of;
+
+    if (!colon)
+        return read_number(v.p, v.len, after);
+    size_t n = (size_t)(colon - v.p);
+    if (tr_stream_id_parse(v.p, n, &of) || of.slot != id.slot || of.gen != id.gen ||
+        of.rand != id.rand)
+        return -EINVAL;
+    return read_number(colon + 1, v.len - n - 1, after);
+}
+
+static int read_position(const struct tr_http_request *rq, struct tr_stream_id id, int64_t *after,
+                         struct tr_fault *f)
+{
+    struct tr_slice v = tr_http_field(rq->http, "last-event-id");
+    char buf[ARG_BYTES];
+
+    *after = -1;
+    if (v.p && v.len) {
+        if (read_event_id(v, id, after) == 0)
+            return 0;
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "Last-Event-ID",
+                            "Last-Event-ID must be an event's id of this stream, or its number.");
+    }
+    int len = tr_http_query(rq->http, "after", buf, sizeof(buf));
+    if (len == -ENOENT || (len >= 0 && read_number(buf, (size_t)len, after) == 0))
+        return 0;
+    return tr_fault_set(f, TR_ERR_BAD_PARAM, "after",
+                        "after must be the number of an event of this stream.");
+}
+
+static int read_format(const struct tr_http_request *rq, struct tr_reader *r, struct tr_fault *f)
+{
+    static const char *const name[] = {
+        [TR_API_CHAT] = "chat", [TR_API_COMPLETIONS] = "completions", [TR_API_NATIVE] = "native"};
+    char buf[ARG_BYTES];
+    int len = tr_http_query(rq->http, "format", buf, sizeof(buf));
+    unsigned api = TR_API_NATIVE;
+
+    if (len != -ENOENT)
+        for (api = 0; api < sizeof(name) / sizeof(name[0]); api++)
+            if (len > 0 && strcmp(buf, name[api]) == 0)
+                break;
+    r->dialect = tr_dialect_of(api);
+    if (!r->dialect)
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "format",
+                            "format must be native, chat or completions.");
+    r->frame = api != TR_API_NATIVE ? TR_SSE_BARE : tr_api_native_frame(rq);
+    return 0;
+}
+
+/* ---- where the stream is ---- */
+
+/* What of a ring decides whether it can be had; copied, and of this generation. */
+struct look {
+    uint32_t state;
+    uint32_t flags;
+    bool match; /* id and key */
+    bool ours;
+};
+
+/* TR_OK and *out, or what there is to say of this id. */
+static enum tr_err look_at_ring(const struct tr_fe *fe, struct tr_stream_id id, const char *key,
+                                struct look *out)
+{
+    const struct tr_ring *r = tr_ring_at(fe->shm, id.slot);
+    struct tr_claim claim = tr_claim_get(fe->shm, id.slot);
+
+    if (tr_ring_read(fe->shm, id.slot, id.gen, &out->state) >= 0 && out->state != TR_FREE) {
+        out->match = r->stream_rand == id.rand && strncmp(r->key, key, sizeof(r->key)) == 0;
+        out->flags = r->params.flags;
+        out->ours = tr_ring_is_ours(fe->shm, r) && tr_ring_owner(r).confirmed;
+        /* The slot may have been wiped while we looked. */
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&r->gen, memory_order_relaxed) == id.gen)
+            return out->match && (out->flags & TR_REQ_RESUMABLE) ? TR_OK : TR_ERR_NOT_FOUND;
+    }
+    uint32_t gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
+    if (id.gen != 0 && (int32_t)(gen - id.gen) > 0)
+        return TR_ERR_STREAM_OVER;
+    /* Submitted, and the engine has not come to it yet: soon. */
+    bool soon = gen == id.gen && claim.gen == gen && claim.state == TR_CLAIM_CLAIMED;
+    return soon ? TR_ERR_ENGINE_DOWN : TR_ERR_NOT_FOUND;
+}
+
+/* A stream of this process, or one that is on its way to it; NULL with *e. */
+static struct tr_stream *find(struct tr_fe *fe, struct tr_stream_id id, const char *key,
+                              enum tr_err *e)
+{
+    struct tr_stream *s = tr_stream_find(fe, id);
+    struct look l;
+
+    *e = TR_ERR_NOT_FOUND;
+    if (s)
+        return tr_hold_is_resumable(s) && strncmp(s->ask->key, key, TR_KEY_BYTES) == 0 ? s : NULL;
+    *e = look_at_ring(fe, id, key, &l);
+    if (*e == TR_OK && l.ours) /* and has been let go */
+        *e = TR_ERR_STREAM_OVER;
+    return NULL;
+}
+
+/* ---- the answer ---- */
+
+static void refuse(struct tr_conn *c, enum tr_err e)
+{
+    tr_conn_error(c, e, e == TR_ERR_NOT_FOUND ? "No stream of this id can be resumed." : NULL,
+                  NULL);
+}
+
+/* The dialects of messages and of a prompt are not the same answer. */
+static bool fits(const struct tr_stream *s, const struct tr_reader *r)
+{
+    return r->dialect == &tr_dialect_native || s->ask->chat == (r->dialect == &tr_dialect_chat);
+}
+
+static void give(struct tr_stream *s, const struct tr_reader *r, bool head_only)
+{
+    if (!fits(s, r))
+        tr_conn_error(
+            r->conn, TR_ERR_BAD_PARAM,
+            "This stream cannot be read in this format: chat is for messages, completions "
+            "for a prompt.",
+            "format");
+    else if (head_only)
+        tr_conn_reply(r->conn, 200, tr_frame_content_type(r->frame), NULL, 0);
+    else if (s->hold.taking)
+        tr_resume_wait(s, r);
+    else
+        tr_resume_give(s, r);
+}
+
+void tr_api_resume(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+{
+    bool head_only = rq->http->method == TR_HTTP_HEAD_METHOD, no_memory = false;
+    struct tr_reader r = {.conn = c};
+    struct tr_fe *fe = ctx;
+    struct tr_stream_id id;
+    struct tr_fault fault;
+    char key[TR_KEY_BYTES];
+    enum tr_err e;
+
+    tr_api_key(rq, key);
+    if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id) ||
+        id.slot >= fe->shm->config.n_slots) {
+        refuse(c, TR_ERR_NOT_FOUND);
+        return;
+    }
+    if (read_position(rq, id, &r.after, &fault) || read_format(rq, &r, &fault)) {
+        tr_api_refuse(fe, c, &fault);
+        return;
+    }
+    struct tr_stream *s = find(fe, id, key, &e);
+    if (!s && e == TR_OK && head_only) {
+        tr_conn_reply(c, 200, tr_frame_content_type(r.frame), NULL, 0);
+        return;
+    }
+    if (!s && e == TR_OK) {
+        s = tr_hold_ask(fe, id, &no_memory);
+        e = no_memory ? TR_ERR_INTERNAL : TR_ERR_STREAM_OVER;
+    }
+    if (s)
+        give(s, &r, head_only);
+    else
+        refuse(c, e);
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/hold.c - see hold.h. */
+#include "frontend/hold.h"
+
+#include "base/clock.h"
+#include "frontend/resume.h"
+#include "frontend/stream_priv.h"
+
+/* How often a stream that is not ours yet is looked at although nobody rings. */
+#define LOOK_NS (250 * 1000000ull)
+/* The same of one that was given to us and whose confirmation may have been lost. */
+#define CONFIRM_NS (1000 * 1000000ull)
+
+bool tr_hold_is_resumable(const struct tr_stream *s)
+{
+    return s->n == 1 && (s->ask->params.flags & TR_REQ_RESUMABLE);
+}
+
+/* ---- the list ---- */
+
+/* Told at once: the others count with it. */
+static void tell(struct tr_fe *fe)
+{
+    tr_stat_set(fe->stat, TR_STAT_STREAMS_HELD, fe->n_held);
+}
+
+static void enter(struct tr_stream *s, uint64_t now)
+{
+    s->hold.gone_ns = now;
+    s->hold.until_ns = now + s->fe->cfg->resume_window_ns;
+    TAILQ_INSERT_TAIL(&s->fe->held, s, hold.link);
+    s->hold.listed = true;
+    s->fe->n_held++;
+    tell(s->fe);
+    s->rang = true; /* the look at its clock arms it */
+    tr_stream_due(s);
+}
+
+void tr_hold_leave(struct tr_stream *s)
+{
+    if (!s->hold.listed)
+        return;
+    TAILQ_REMOVE(&s->fe->held, s, hold.link);
+    s->hold.listed = false;
+    s->fe->n_held--;
+    tell(s->fe);
+}
+
+/* How many all frontends hold.  Relaxed: a moment's difference is one more or less. */
+static uint64_t held_by_all(const struct tr_fe *fe)
+{
+    const struct tr_shm *s = fe->shm;
+    uint64_t n = fe->n_held;
+
+    for (uint32_t a = 0; a < s->config.n_areas; a++)
+        if (a != s->my_area &&
+            atomic_load_explicit(&s->control->area_alive[a], memory_order_relaxed))
+            n += atomic_load_explicit(&s->stat[TR_STAT_AREA0 + a]->value[TR_STAT_STREAMS_HELD],
+                                      memory_order_relaxed);
+    return n;
+}
+
+/* A place for one more: the oldest that has ended makes it, if it must be. */
+static bool make_place(struct tr_fe *fe)
+{
+    struct tr_stream *s;
+
+    if (held_by_all(fe) < fe->cfg->hold_slots)
+        return true;
+    TAILQ_FOREACH(s, &fe->held, hold.link)
+    {
+        if (s->hold.taking || !tr_stream_all_ended(s))
+            continue;
+        tr_stream_drop(s, TR_ERR_CLIENT_GONE, 0);
+        return true;
+    }
+    return false;
+}
+
+static bool is_over(const struct tr_stream *s)
+{
+    return s->failure || s->choice[0].lost || s->hold.unwanted ||
+           (tr_stream_all_ended(s) && s->fe->drain >= TR_DRAIN_CLOSED);
+}
+
+bool tr_hold_take(struct tr_stream *s)
+{
+    if (!tr_hold_is_resumable(s) || !s->fe->cfg->resume_window_ns || is_over(s) ||
+        !make_place(s->fe))
+        return false;
+    tr_choice_rewind(s, &s->choice[0]);
+    s->gate_ns = 0;
+    s->drain_since_ns = 0;
+    enter(s, tr_now_ns());
+    return true;
+}
+
+/* ---- a stream that was another frontend's ---- */
+
+/* A request whose packed part makes no sense, or for which there is no memory, is ended. */
+static struct tr_ask *hopeless(struct tr_fe *fe)
+{
+    struct tr_ask *a = tr_ask_new(fe, NULL, 0);
+
+    if (!a)
+        return NULL;
+    a->stream = true;
+    a->n = a->n_prompts = 1;
+    a->params.flags = TR_REQ_RESUMABLE;
+    return a;
+}
+
+static struct tr_stream *build(struct tr_fe *fe, struct tr_ask *ask, struct tr_stream_id id)
+{
+    struct tr_admitted ad = {.n = 1, .slot = {id.slot}, .gen = {id.gen}, .rand = id.rand};
+    struct tr_stream *s = tr_stream_make(fe, NULL, ask);
+
+    if (!s) {
+        tr_ask_close(ask);
+        return NULL;
+    }
+    tr_stream_dress(s, &tr_dialect_native, TR_SSE_NATIVE);
+    tr_stream_enter(s, &ad);
+    s->hold.taking = true;
+    s->hold.adopted = true;
+    s->receipt.no_reader = true;
+    enter(s, tr_now_ns());
+    return s;
+}
+
+/* Cursors are reset and the engine is asked; again later if its queue is full. */
+static void ask_engine(struct tr_stream *s)
+{
+    int rc = tr_adopt(s->fe->shm, s->name.slot, s->name.gen, s->name.rand);
+
+    s->hold.asked_ns = rc == -EAGAIN ? 0 : tr_now_ns();
+}
+
+struct tr_stream *tr_hold_ask(struct tr_fe *fe, struct tr_stream_id id, bool *no_memory)
+{
+    struct tr_ask *ask = tr_ask_from_ring(fe, id.slot, id.gen);
+    struct tr_stream *s = ask ? build(fe, ask, id) : NULL;
+
+    *no_memory = ask && !s;
+    if (s)
+        ask_engine(s);
+    return s;
+}
+
+static void give_up(struct tr_stream *s)
+{
+    s->failure = TR_ERR_INTERNAL;
+    s->hold.unwanted = true;
+    tr_stream_cancel(s, TR_ERR_INTERNAL);
+}
+
+void tr_hold_news(struct tr_fe *fe, uint32_t slot)
+{
+    const struct tr_ring *r = tr_ring_at(fe->shm, slot);
+    /* Acquire: what follows is about this generation, or the read below says that it is over. */
+    uint32_t gen = atomic_load_explicit(&r->gen, memory_order_acquire), state = TR_FREE;
+    uint64_t word = tr_cmd_word(fe->shm, fe->shm->my_area, slot);
+
+    if (tr_ring_read(fe->shm, slot, gen, &state) < 0 || state == TR_FREE ||
+        !(r->params.flags & TR_REQ_RESUMABLE) || !tr_ring_is_ours(fe->shm, r))
+        return;
+    if (tr_cmd_gen(word) == gen && (tr_cmd_flags(word) & TR_CMD_RELEASE))
+        return; /* it was, and we are done with it */
+    struct tr_stream_id id = {.slot = slot, .gen = gen, .rand = r->stream_rand};
+    struct tr_ask *ask = tr_ask_from_ring(fe, slot, gen);
+    bool good = ask;
+    struct tr_stream *s = ask || (ask = hopeless(fe)) ? build(fe, ask, id) : NULL;
+    if (!s) {
+        fe->hold_missed = true; /* the tick looks again */
+        return;
+    }
+    if (!good)
+        give_up(s);
+    s->hold.given = true;
+    ask_engine(s);
+}
+
+void tr_holds_again(struct tr_fe *fe)
+{
+    if (!fe->hold_missed)
+        return;
+    fe->hold_missed = false;
+    for (uint32_t slot = 0; slot < fe->shm->config.n_slots; slot++)
+        if (!fe->by_slot[slot])
+            tr_hold_news(fe, slot);
+}
+
+/* ---- looks ---- */
+
+/* Somebody who waits is told; then nothing is left of it here. */
+static bool lost(struct tr_stream *s, enum tr_err why)
+{
+    tr_resume_refuse(s, why);
+    tr_stream_forget(s);
+    return false;
+}
+
+static bool look_taking(struct tr_stream *s)
+{
+    const struct tr_ring *r = tr_ring_at(s->fe->shm, s->name.slot);
+    uint32_t state = TR_FREE;
+
+    if (tr_ring_read(s->fe->shm, s->name.slot, s->name.gen, &state) < 0 || state == TR_FREE)
+        return lost(s, TR_ERR_STREAM_OVER);
+    bool ours = tr_ring_is_ours(s->fe->shm, r);
+    if (ours && tr_ring_owner(r).confirmed) {
+        s->hold.taking = false;
+        s->rang = true; /* its window is looked at */
+        if (s->hold.cancel)
+            tr_stream_cancel(s, s->hold.cancel);
+        return true;
+    }
+    /* It was to be ours, and somebody else has asked since. */
+    return ours || !s->hold.given || lost(s, TR_ERR_STREAM_TAKEN);
+}
+
+bool tr_hold_look(struct tr_stream *s)
+{
+    const struct tr_choice *ch = &s->choice[0];
+    const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
+
+    if (s->hold.taking)
+        return look_taking(s);
+    if (!ch->admitted || ch->lost || tr_ring_is_ours(s->fe->shm, r))
+        return true;
+    /* A ring that was reset is nobody's: tr_choice_scan says that. */
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&r->gen, memory_order_relaxed) != ch->gen)
+        return true;
+    return lost(s, TR_ERR_STREAM_TAKEN);
+}
+
+bool tr_hold_keep(struct tr_stream *s)
+{
+    const struct tr_ring *r = tr_ring_at(s->fe->shm, s->name.slot);
+
+    if (!tr_stream_all_ended(s))
+        return true;
+    /* Relaxed: stored before the news that made us look. */
+    bool unwanted = atomic_load_explicit(&r->unwanted, memory_order_relaxed) ||
+                    tr_stream_outcome(s) == TR_ERR_CANCELLED;
+    if (!unwanted && !is_over(s))
+        return true;
+    tr_stream_drop(s, TR_ERR_CLIENT_GONE, 0);
+    return false;
+}
+
+/* ---- time ---- */
+
+static bool clock_taking(struct tr_stream *s, uint64_t now)
+{
+    bool ours = tr_ring_is_ours(s->fe->shm, tr_ring_at(s->fe->shm, s->name.slot));
+
+    if (!s->hold.asked_ns || (ours && now - s->hold.asked_ns >= CONFIRM_NS))
+        ask_engine(s);
+    if (!tr_resume_is_waited_for(s, now) && !ours) {
+        tr_stream_forget(s); /* should the engine still give it to us: there will be news */
+        return false;
+    }
+    tr_stream_remind(s, now + LOOK_NS);
+    return true;
+}
+
+bool tr_hold_clock(struct tr_stream *s, uint64_t now)
+{
+    if (s->hold.taking)
+        return clock_taking(s, now);
+    if (now < s->hold.until_ns) {
+        tr_stream_remind(s, s->hold.until_ns);
+        return true;
+    }
+    if (!s->told)
+        tr_stat_add(s->fe->stat, TR_STAT_RESUME_EXPIRED, 1);
+    tr_stream_drop(s, TR_ERR_CLIENT_GONE, 0);
+    return false;
+}
+
+/* ---- the end of the service, and of this process ---- */
+
+void tr_holds_look(struct tr_fe *fe)
+{
+    struct tr_stream *s;
+
+    TAILQ_FOREACH(s, &fe->held, hold.link)
+    tr_stream_due(s);
+}
+
+void tr_holds_close(struct tr_fe *fe)
+{
+    for (struct tr_stream *s; (s = TAILQ_FIRST(&fe->held));)
+        tr_stream_forget(s);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/resume.c - see resume.h. */
+#include "frontend/resume.h"
+
+#include "base/clock.h"
+#include "frontend/hold.h"
+#include "frontend/stream_priv.h"
+
+/* How long a reader waits for a stream that the engine has to give to us. */
+#define WAIT_NS (5 * 1000000000ull)
+
+/* ---- a stream that is ours ---- */
+
+void tr_resume_give(struct tr_stream *s, const struct tr_reader *r)
+{
+    if (s->conn)
+        tr_stream_part(s);
+    tr_hold_leave(s);
+    tr_choice_rewind(s, &s->choice[0]);
+    tr_receipt_resume(&s->receipt);
+    tr_stream_dress(s, r->dialect, r->frame);
+    s->number = 0;
+    s->resume_at = (uint64_t)(r->after + 1);
+    s->resumed = true;
+    s->gate_ns = 0;
+    s->drain_since_ns = 0;
+    s->queue_seen = UINT32_MAX;
+    s->prefill_seen = 0;
+    s->conn = r->conn;
+    tr_stream_bind(s);
+    s->dialect->event(s, &(struct tr_event){.type = TR_EV_STARTED, .members = 1});
+    s->rang = true; /* the look at its clock arms it */
+    tr_stream_due(s);
+}
+
+/* Answered instead of a stream; whoever comes next finds it held. */
+static void answer_position(struct tr_stream *s)
+{
+    struct tr_conn *c = s->conn;
+    uint64_t acked = tr_conn_acked(c), has = s->resume_at, is = s->number;
+
+    if (!tr_stream_hold(s, acked))
+        tr_stream_drop(s, TR_ERR_CLIENT_GONE, acked);
+    if (has == is)
+        tr_conn_reply(c, 204, NULL, NULL, 0);
+    else
+        tr_conn_errorf(c, TR_ERR_BAD_PARAM, "after",
+                       "There is no event %llu: the last one so far is %llu.",
+                       (unsigned long long)has - 1, (unsigned long long)is - 1);
+}
+
+bool tr_resume_reached(struct tr_stream *s, bool all_out)
+{
+    if (!s->head_due || !tr_stream_is_past(s)) {
+        tr_stream_head(s);
+        tr_stream_opened(s);
+        return true;
+    }
+    if (all_out || s->choice[0].paused)
+        return true; /* what is left comes with the end, or in the next turn */
+    answer_position(s);
+    return false;
+}
+
+void tr_resume_nothing(struct tr_stream *s)
+{
+    answer_position(s);
+}
+
+/* ---- one that is not ours yet ---- */
+
+static void wait_nothing(void *owner)
+{
+    (void)owner;
+}
+
+static void wait_gone(void *owner, enum tr_conn_why why)
+{
+    struct tr_stream *s = owner;
+
+    (void)why;
+    s->hold.waiter.conn = NULL;
+}
+
+static const struct tr_conn_owner_ops wait_ops = {
+    .writable = wait_nothing, .half_closed = wait_nothing, .gone = wait_gone};
+
+void tr_resume_wait(struct tr_stream *s, const struct tr_reader *r)
+{
+    tr_resume_refuse(s, TR_ERR_STREAM_TAKEN); /* the newest reader wins */
+    s->hold.waiter = *r;
+    s->hold.wait_ns = tr_now_ns() + WAIT_NS;
+    tr_conn_bind(r->conn, &wait_ops, s);
+    tr_stream_due(s);
+}
+
+bool tr_resume_waiter(struct tr_stream *s)
+{
+    struct tr_reader r = s->hold.waiter;
+
+    if (!r.conn)
+        return false;
+    s->hold.waiter.conn = NULL;
+    tr_conn_unbind(r.conn);
+    tr_resume_give(s, &r);
+    return true;
+}
+
+void tr_resume_refuse(struct tr_stream *s, enum tr_err e)
+{
+    struct tr_conn *c = s->hold.waiter.conn;
+
+    s->hold.waiter.conn = NULL;
+    if (c)
+        tr_conn_error(c, e, NULL, NULL);
+}
+
+bool tr_resume_is_waited_for(struct tr_stream *s, uint64_t now)
+{
+    const struct tr_ring *r = tr_ring_at(s->fe->shm, s->name.slot);
+
+    if (!s->hold.waiter.conn || now < s->hold.wait_ns)
+        return s->hold.waiter.conn;
+    /* An engine that is at work and does not give away what has ended: it has been let go. */
+    bool over = tr_fe_ready(s->fe) == TR_OK &&
+                tr_state_terminal(atomic_load_explicit(&r->state, memory_order_acquire));
+    tr_resume_refuse(s, over ? TR_ERR_STREAM_OVER : TR_ERR_ENGINE_DOWN);
+    return false;
+}
