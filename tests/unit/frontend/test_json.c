@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/clock.h"
 #include "frontend/emit.h"
 #include "frontend/json.h"
 #include "testoracle/json_oracle.h"
@@ -12,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* A copy of the exact size, so that a read past the end is seen by ASan. */
 static struct tr_json_doc *parse(const char *s, size_t len, struct tr_json_fault *f, char **keep)
@@ -209,10 +209,10 @@ static void timed_depth(const char *open, size_t times)
     for (size_t i = 0; i < times; i++, n += unit)
         memmove(s + n, open, unit);
     struct tr_json_fault f;
-    uint64_t t = tr_now_ns();
+    clock_t t = clock(); /* of this process alone: others may be busy */
     cr_expect_null(tr_json_parse(s, n, &f));
     cr_expect(strstr(f.why, "too deeply"));
-    cr_expect_lt(tr_now_ns() - t, 200000000ull);
+    cr_expect_lt(clock() - t, CLOCKS_PER_SEC / 5);
     free(s);
 }
 
