@@ -57,11 +57,16 @@ static bool copy_prompt(struct tr_sched *sc, uint32_t area, uint32_t slot, uint3
     return true;
 }
 
+static bool unpack_extra(struct tr_sched *sc, uint32_t slot, uint32_t len)
+{
+    const uint8_t *bytes = tr_ring_extra_rw(sc->s, slot);
+    return tr_extra_unpack(bytes, len, sc->s->config.n_vocab, &sc->extra[slot]) == 0;
+}
+
 static bool copy_extra(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t len)
 {
-    uint8_t *bytes = tr_ring_extra_rw(sc->s, slot);
-    memcpy(bytes, tr_request_extra_of(sc->s, area, slot), len);
-    return tr_extra_unpack(bytes, len, sc->s->config.n_vocab, &sc->extra[slot]) == 0;
+    memcpy(tr_ring_extra_rw(sc->s, slot), tr_request_extra_of(sc->s, area, slot), len);
+    return unpack_extra(sc, slot, len);
 }
 
 /* ---- into the ring ---- */
@@ -223,12 +228,15 @@ static bool is_group(struct tr_sched *sc, uint32_t area, const struct tr_msg *m,
     return true;
 }
 
-/* Echoed logprobs: entry 0 tells about a token that nothing came before (shm/lpring.h, I3).  No
- * room in an empty ring means that the reader's count is nonsense. */
-static bool push_first_lp(struct tr_sched *sc, const struct tr_seq *q)
+/* Entry 0 tells about a token that nothing came before (shm/lpring.h, I3).  No room in an empty ring
+ * means that the reader's count is nonsense. */
+bool tr_admit_first_lp(struct tr_sched *sc, const struct tr_seq *q)
 {
     struct tr_lp none = {.id = tr_ring_ids(sc->s, q->slot)[0]};
-    return !(q->flags & TR_REQ_ECHO_LOGPROBS) || tr_lpring_push(sc->s, q->slot, &none) == 0;
+    const struct tr_ring *r = tr_sched_ring(sc, q);
+    return !(q->flags & TR_REQ_ECHO_LOGPROBS) ||
+           atomic_load_explicit(&r->lp_tail, memory_order_relaxed) ||
+           tr_lpring_push(sc->s, q->slot, &none) == 0;
 }
 
 static void admit_group(struct tr_sched *sc, uint32_t area, const struct tr_msg *m, uint32_t n)
@@ -243,7 +251,7 @@ static void admit_group(struct tr_sched *sc, uint32_t area, const struct tr_msg 
         refuse(sc);
     for (uint32_t k = 0; k < n; k++) {
         struct tr_seq *q = &sc->seq[m[k].slot];
-        if (ok && push_first_lp(sc, q))
+        if (ok && tr_admit_first_lp(sc, q))
             sc->active[sc->n_active++] = q->slot;
         else
             end_as(sc, q->slot, TR_ERR_BAD_SUBMISSION);
@@ -331,48 +339,62 @@ void tr_admit_rest(struct tr_sched *sc, uint32_t area)
         ;
 }
 
-/* ---- what a former engine did not take ---- */
+/* ---- what a former engine was taking ---- */
 
-/* The place of a request that is admitted to be ended: with its group if its lead was admitted. */
-static uint32_t lead_of(const struct tr_sched *sc, uint32_t area, uint32_t slot,
-                        const struct tr_request *req)
+static bool is_taken(const struct tr_sched *sc, const struct tr_msg *m)
 {
-    uint32_t lead = req->group_lead;
-    if (req->group_k == 0 || lead >= sc->s->config.n_slots || lead == slot)
-        return slot;
-    const struct tr_seq *q = &sc->seq[lead];
-    const struct tr_ring *r = tr_ring_at(sc->s, lead);
-    bool fits = q->use == TR_SLOT_LIVE && q->lead == lead && q->area == area &&
-                q->epoch == sc->epoch[area] && !q->bill_seq && r->group_n == req->group_n &&
-                r->group_n > 1 && r->stream_rand == req->stream_rand;
-    return fits ? lead : slot;
+    return m->kind == TR_MSG_SUBMIT && m->slot < sc->s->config.n_slots &&
+           sc->seq[m->slot].use == TR_SLOT_LIVE && sc->seq[m->slot].gen == m->gen;
 }
 
-static void admit_one_lost(struct tr_sched *sc, uint32_t area, const struct tr_msg *m)
+/* Copied and checked as choice k of that group, and not yet admitted: all of a group are copied before
+ * the first is. */
+static bool is_copied(const struct tr_sched *sc, const struct tr_msg *m, uint32_t lead, uint32_t k)
 {
-    struct tr_request *req = &sc->reqs[0];
-    if (m->slot < sc->s->config.n_slots && sc->seq[m->slot].use == TR_SLOT_LIVE)
-        return; /* taken, but not yet out of the queue, when the engine died */
-    if (!take_copy(sc, area, m, req)) {
-        refuse(sc);
+    if (m->kind != TR_MSG_SUBMIT || m->slot >= sc->s->config.n_slots)
+        return false;
+    const struct tr_seq *q = &sc->seq[m->slot];
+    const struct tr_ring *r = tr_sched_ring(sc, q);
+    return q->use == TR_SLOT_OFFERED && q->gen == m->gen && r->of_gen == q->gen &&
+           r->group_lead == lead && r->group_k == k &&
+           r->group_n == tr_ring_at(sc->s, lead)->group_n;
+}
+
+void tr_admit_torn(struct tr_sched *sc, uint32_t area)
+{
+    struct tr_msg m[TR_MAX_CHOICES];
+    uint32_t n = tr_subq_peek(sc->s, area, m, TR_MAX_CHOICES), k = 1;
+    if (!n || !is_taken(sc, &m[0]))
         return;
+    uint32_t lead = m[0].slot, group_n = tr_ring_at(sc->s, lead)->group_n;
+    for (; k < n && k < group_n; k++) {
+        if (is_copied(sc, &m[k], lead, k))
+            admit_slot(sc, area, m[k].slot, lead);
+        else if (!is_taken(sc, &m[k]) || sc->seq[m[k].slot].lead != lead)
+            break;
     }
-    uint32_t lead = lead_of(sc, area, m->slot, req);
-    if (lead == m->slot && req->group_k != 0)
-        req->group_n = 1;
-    req->group_lead = lead;
-    fill_ring(sc, area, m->slot, req);
-    admit_slot(sc, area, m->slot, lead);
+    tr_subq_consume(sc->s, area, k);
 }
 
-void tr_admit_lost(struct tr_sched *sc, uint32_t area)
+static bool are_ids(const struct tr_sched *sc, const uint32_t *ids, uint64_t n)
 {
-    struct tr_msg m;
-    for (uint32_t i = 0; i <= tr_layout_subq_cap(&sc->s->config); i++) {
-        if (!tr_subq_peek(sc->s, area, &m, 1))
-            return;
-        if (m.kind == TR_MSG_SUBMIT)
-            admit_one_lost(sc, area, &m);
-        tr_subq_consume(sc->s, area, 1);
-    }
+    for (uint64_t i = 0; i < n; i++)
+        if (ids[i] >= sc->s->config.n_vocab)
+            return false;
+    return true;
+}
+
+bool tr_admit_is_sound(struct tr_sched *sc, uint32_t slot)
+{
+    const struct tr_ring *r = tr_ring_at(sc->s, slot);
+    uint32_t n_ctx = sc->s->config.n_ctx;
+    uint64_t n_out = atomic_load_explicit(&r->published, memory_order_relaxed);
+    if (r->prompt_len < 1 || r->prompt_len > n_ctx ||
+        r->params.max_tokens > n_ctx - r->prompt_len || n_out > r->params.max_tokens ||
+        r->extra_len > TR_EXTRA_BYTES || !good_params(&r->params))
+        return false;
+    if (!r->extra_len)
+        sc->extra[slot].n_bias = sc->extra[slot].n_stop = 0;
+    return are_ids(sc, tr_ring_ids(sc->s, slot), r->prompt_len + n_out) &&
+           (!r->extra_len || unpack_extra(sc, slot, r->extra_len));
 }

@@ -43,6 +43,15 @@ static int warm_up(const struct tr_engine_config *c, struct tr_backend *b,
     return 0;
 }
 
+static void say_found(const struct tr_sched *sc)
+{
+    uint64_t tokens;
+    uint32_t n = tr_sched_found(sc, &tokens);
+    if (n)
+        tr_log(TR_LOG_INFO, "goes on with %u requests of %llu tokens", n,
+               (unsigned long long)tokens);
+}
+
 static void say_ready(const struct tr_backend_info *info, const struct tr_sched *sc)
 {
     tr_log(TR_LOG_INFO,
@@ -104,6 +113,7 @@ int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
     }
     if (confine(&err))
         goto out;
+    say_found(sc);
     say_ready(&info, sc);
     tr_stat_set(s->stat[TR_STAT_ENGINE], TR_STAT_KV_FREE, info.n_kv_blocks);
     tr_sched_turn(sc); /* opens the places: who sees us ready finds them */

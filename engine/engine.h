@@ -28,8 +28,8 @@ struct tr_shm;
  * so that a service manager's SIGTERM to the whole group drains like one to the supervisor alone.
  * Returns the exit status of the process: 0, or 1 after a sentence in the log.
  *
- * Order at start: what a former engine left is ended with engine_lost and settled before the model
- * is loaded; admission begins when rings->ready holds this engine's epoch. */
+ * Order at start: what a former engine left is taken over, and what had its end is settled, before the
+ * model is loaded; the rest goes on, and admission begins, when rings->ready holds this engine's epoch. */
 int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c);
 
 #endif

@@ -16,6 +16,8 @@ struct plan {
     uint32_t evictable; /* blocks of all that are parked */
     uint32_t young;     /* no parked sequence at or behind this index has blocks to give */
     uint32_t growers;   /* in the batch: may need one more block some day */
+    uint32_t places;    /* kept for suspects that are not in the batch */
+    uint32_t blocks;    /* kept for the same */
 };
 
 static uint32_t min2(uint32_t a, uint32_t b)
@@ -36,6 +38,12 @@ static bool batched(const struct plan *p, uint32_t i)
     default:
         return false;
     }
+}
+
+/* Whether the step is for this sequence. */
+static bool meant(const struct plan *p, uint32_t i)
+{
+    return p->in->seqs[i].part == p->in->part;
 }
 
 static bool parked(const struct plan *p, uint32_t i)
@@ -147,7 +155,7 @@ static void give_prefill_rows(struct plan *p, uint32_t i)
     p->rows += n;
 }
 
-/* ---- rules 4 and 5 ---- */
+/* ---- rules 4, 5 and 6 ---- */
 
 static uint32_t grows(const struct tr_plan_seq *q)
 {
@@ -160,11 +168,13 @@ static bool let_in(struct plan *p, uint32_t i, enum tr_plan_what how)
     const struct tr_plan_seq *q = &p->in->seqs[i];
     bool decodes = how == TR_PLAN_UNPARK && !p->todo[i].drop && q->in_kv + 1 == q->total;
     uint32_t rows_left = p->in->max_rows - p->rows;
-    if (p->in_batch >= p->in->max_seqs || rows_left == 0 || (!decodes && p->chunk == 0) ||
+    uint32_t places = p->in_batch + (p->in->part == TR_PLAN_OTHERS ? p->places : 0);
+    if (places >= p->in->max_seqs || rows_left == 0 || (!decodes && p->chunk == 0) ||
         (q->out_rows && p->out == 0))
         return false;
     uint32_t need = tr_kv_blocks_for(q->total) - min2(held(p, i), tr_kv_blocks_for(q->total));
-    uint32_t reserve = p->growers + grows(q);
+    bool other = p->in->part == TR_PLAN_OTHERS;
+    uint32_t reserve = p->growers + grows(q) + (other ? p->blocks : 0);
     uint32_t own = parked(p, i) ? held(p, i) : 0;
     if (need + reserve > p->free && need + reserve > p->free + (p->evictable - own))
         return false;
@@ -184,18 +194,40 @@ static bool let_in(struct plan *p, uint32_t i, enum tr_plan_what how)
     return true;
 }
 
-static void let_in_all(struct plan *p)
+/* A suspect that is to come in has been in a batch before: it finds its place again. */
+static bool keeps_room(const struct plan *p, uint32_t i)
 {
-    for (uint32_t i = 0; i < p->in->n; i++)
-        p->growers += batched(p, i) ? grows(&p->in->seqs[i]) : 0;
+    const struct tr_plan_seq *q = &p->in->seqs[i];
+    bool comes = q->state == TR_WAITING || (q->state == TR_PARKED && q->ready);
+    return q->part != TR_PLAN_OTHERS && comes && !q->hold && !batched(p, i);
+}
+
+static void count_room(struct plan *p)
+{
     for (uint32_t i = 0; i < p->in->n; i++) {
         const struct tr_plan_seq *q = &p->in->seqs[i];
-        if (q->state == TR_PARKED && q->ready && !q->hold && !let_in(p, i, TR_PLAN_UNPARK))
+        if (batched(p, i)) {
+            p->growers += grows(q);
+        } else if (keeps_room(p, i)) {
+            uint32_t need = tr_kv_blocks_for(q->total) + grows(q);
+            p->places++;
+            p->blocks += need - min2(held(p, i), need);
+        }
+    }
+}
+
+static void let_in_all(struct plan *p)
+{
+    count_room(p);
+    for (uint32_t i = 0; i < p->in->n; i++) {
+        const struct tr_plan_seq *q = &p->in->seqs[i];
+        if (meant(p, i) && q->state == TR_PARKED && q->ready && !q->hold &&
+            !let_in(p, i, TR_PLAN_UNPARK))
             return;
     }
     for (uint32_t i = 0; i < p->in->n; i++) {
         const struct tr_plan_seq *q = &p->in->seqs[i];
-        if (q->state == TR_WAITING && !q->hold && !let_in(p, i, TR_PLAN_ADMIT))
+        if (meant(p, i) && q->state == TR_WAITING && !q->hold && !let_in(p, i, TR_PLAN_ADMIT))
             return;
     }
 }
@@ -212,10 +244,10 @@ uint32_t tr_plan_make(const struct tr_plan_in *in, struct tr_plan_do *todo, uint
     p.chunk = in->prefill_chunk ? in->prefill_chunk : in->max_rows;
     park_or_count(&p);
     for (uint32_t i = 0; i < in->n; i++)
-        if (in->seqs[i].state == TR_RUNNING && batched(&p, i))
+        if (in->seqs[i].state == TR_RUNNING && meant(&p, i) && batched(&p, i))
             give_decode_row(&p, i);
     for (uint32_t i = 0; i < in->n; i++)
-        if (in->seqs[i].state == TR_PREFILL && batched(&p, i))
+        if (in->seqs[i].state == TR_PREFILL && meant(&p, i) && batched(&p, i))
             give_prefill_rows(&p, i);
     if (p.preempted == 0)
         let_in_all(&p);

@@ -16,6 +16,9 @@
  *   5  waiting ones are admitted in the order of arrival while places, blocks and chunk last, unless
  *      somebody was preempted in this step.  The first that does not fit ends the search: nobody
  *      is overtaken.  Blocks of parked sequences count as free when that lets one in
+ *   6  suspects of a crash (engine/suspect.c) share no step with others: a step is for the others,
+ *      or for those on trial.  Who is not meant by a step keeps what it has; who waits for its trial
+ *      has its place and its blocks kept free, so that nobody comes in before it
  * A sequence that comes in takes the blocks for all tokens it has, and is let in only if beyond
  * those every sequence of the batch that can still grow could take one more block: without that
  * reserve the newcomer would be preempted at once, again and again. */
@@ -27,6 +30,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum tr_plan_part {
+    TR_PLAN_OTHERS,  /* no suspect */
+    TR_PLAN_TRIAL,   /* suspect, and its trial is on */
+    TR_PLAN_SUSPECT, /* suspect, waits for its trial */
+};
+
 struct tr_plan_seq {
     enum tr_state state; /* WAITING, PREFILL, RUNNING or PARKED; all others are passed over */
     uint32_t total;      /* tokens it has */
@@ -37,6 +46,7 @@ struct tr_plan_seq {
     bool out_rows;       /* every row may need logits (echoed logprobs) */
     bool hold;           /* reader behind: must not run */
     bool ready;          /* PARKED: reader has caught up */
+    enum tr_plan_part part;
 };
 
 struct tr_plan_in {
@@ -50,6 +60,7 @@ struct tr_plan_in {
     uint32_t prefill_chunk; /* prefill tokens in a step, all sequences together; 0: no limit */
     uint32_t out_chunk;     /* of those, rows of sequences with out_rows */
     uint32_t free_blocks;
+    enum tr_plan_part part; /* who the step is for: OTHERS or TRIAL */
 };
 
 enum tr_plan_what { TR_PLAN_STAY, TR_PLAN_PARK, TR_PLAN_UNPARK, TR_PLAN_ADMIT, TR_PLAN_PREEMPT };

@@ -77,11 +77,14 @@ struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
     atomic_store_explicit(&s->rings->ready, 0, memory_order_release);
     atomic_store_explicit(&s->rings->sleeping, 0, memory_order_relaxed);
     look_at_control(sc);
+    sc->my_epoch = atomic_load_explicit(&s->control->engine_epoch, memory_order_relaxed);
     tr_recover(sc);
     /* Deaths that the former engine did not acknowledge are found here. */
     sc->seen = atomic_load_explicit(&s->control->change, memory_order_relaxed) - 1;
     tr_sched_read_control(sc);
     tr_offer_sweep(sc);
+    tr_settle_bills(sc);
+    tr_sched_ring_bells(sc);
     return sc;
 out:
     tr_errf(err, -ENOMEM, "out of memory for %u slots", n);
@@ -157,6 +160,12 @@ void tr_sched_free(struct tr_sched *sc)
     free(sc->tables);
     free(sc->jobs);
     free(sc);
+}
+
+uint32_t tr_sched_found(const struct tr_sched *sc, uint64_t *tokens)
+{
+    *tokens = sc->found_tokens;
+    return sc->n_found;
 }
 
 uint64_t tr_sched_bytes(const struct tr_sched *sc)

@@ -16,7 +16,8 @@
  *   bells           every area concerned, once
  *
  * Everything the scheduler knows beyond shared memory can be lost: tr_sched_new takes over whatever
- * a former engine left (engine/recover.c).
+ * a former engine left, and goes on with it (engine/recover.c).  A request that crashes engines is found
+ * by trials of its own (engine/suspect.c).
  *
  * Full: no free slot is a matter of claims; no KV block parks, preempts or lets wait; no room in the
  * accounting queue keeps the slot; a full logprob ring or window parks that sequence alone.
@@ -44,7 +45,7 @@ struct tr_sched_config {
 struct tr_shm;
 struct tr_sched;
 
-/* Takes over the shared memory: ends and settles what a former engine left.  Allocates all that
+/* Takes over the shared memory: what a former engine left goes on, or ends if its end was reached.  Allocates all that
  * does not depend on the model.  NULL and a sentence without memory or with a bad configuration. */
 struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
                               struct tr_errbuf *err);
@@ -68,6 +69,9 @@ bool tr_sched_done(const struct tr_sched *sc);
 
 /* The sign of life; also `beat` of the backend, while it opens and in the forward pass. */
 void tr_sched_beat(void *sc);
+
+/* Requests of a former engine that go on, and their tokens, which are computed again. */
+uint32_t tr_sched_found(const struct tr_sched *sc, uint64_t *tokens);
 
 /* Bytes allocated so far, for the start-up line. */
 uint64_t tr_sched_bytes(const struct tr_sched *sc);

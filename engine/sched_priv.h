@@ -58,6 +58,7 @@ struct tr_sched {
     uint32_t seen;
     uint32_t epoch[TR_MAX_AREAS];
     bool alive[TR_MAX_AREAS];
+    uint32_t my_epoch;          /* of this engine */
     bool retires[TR_MAX_AREAS]; /* its place is another's: it is given nothing more */
     bool cut;
 
@@ -66,6 +67,11 @@ struct tr_sched {
     uint64_t *news; /* [n_areas, news_words] slots whose owner is to look at the ring, a bit each */
     uint32_t news_words;
     bool progress; /* something happened in this turn */
+
+    bool suspects;    /* there may be some */
+    bool trial_next;  /* the next step is the trial's */
+    uint32_t n_found; /* requests of a former engine that go on */
+    uint64_t found_tokens;
 
     struct tr_request *reqs; /* [TR_MAX_CHOICES] copies of a group at admission */
 
@@ -137,8 +143,14 @@ void tr_aside_evict(struct tr_sched *sc, uint32_t n);
 void tr_admit_all(struct tr_sched *sc);
 /* Everything in the area's queue: its owner is dead. */
 void tr_admit_rest(struct tr_sched *sc, uint32_t area);
-/* What a former engine did not take: admitted into the ring, never run. */
-void tr_admit_lost(struct tr_sched *sc, uint32_t area);
+/* What a former engine was about to take: a submission of which a slot is admitted is admitted as a
+ * whole, and out of the queue. */
+void tr_admit_torn(struct tr_sched *sc, uint32_t area);
+/* Whether what a former engine copied into the ring is what admission lets pass; its variable part is
+ * unpacked. */
+bool tr_admit_is_sound(struct tr_sched *sc, uint32_t slot);
+/* Echoed logprobs: entry 0, if the ring does not have it yet.  False if there is no room for it. */
+bool tr_admit_first_lp(struct tr_sched *sc, const struct tr_seq *q);
 
 /* ---- handover.c: streams that change hands ---- */
 /* Streams of frontends that do not live: given to others, or ended. */
@@ -175,10 +187,31 @@ void tr_settle_release(struct tr_sched *sc, struct tr_seq *q);
 void tr_settle_orphans(struct tr_sched *sc);
 void tr_settle_reap(struct tr_sched *sc);
 
+/* The last record of a former engine counts in the statistics if it does not yet. */
+void tr_settle_count_last(struct tr_sched *sc);
+
+/* ---- suspect.c ---- */
+void tr_suspect_pass_begins(struct tr_sched *sc);
+void tr_suspect_pass_ends(struct tr_sched *sc);
+/* What its ring says. */
+void tr_suspect_remember(struct tr_sched *sc, struct tr_seq *q);
+/* The last engine's death, once, when all slots are found. */
+void tr_suspect_blame(struct tr_sched *sc);
+bool tr_suspect_is_guilty(const struct tr_seq *q);
+/* Who of plan_in takes which part in the next step; false if there is no suspect among them. */
+bool tr_suspect_trial(struct tr_sched *sc);
+
 /* ---- recover.c ---- */
 void tr_recover(struct tr_sched *sc);
 
 /* ---- step.c ---- */
+/* Whether its reader is so far behind that it must not run. */
+bool tr_step_is_behind(const struct tr_sched *sc, const struct tr_seq *q);
+void tr_step_park(struct tr_sched *sc, struct tr_seq *q);
+/* Ends it, or lets it wait for the scan of its last tokens, if `id`, its last one, is its end. */
+void tr_step_end_if_over(struct tr_sched *sc, struct tr_seq *q, uint32_t id);
+/* Its first token was published at that time. */
+void tr_step_first_token(struct tr_sched *sc, struct tr_seq *q, uint64_t at_ns);
 /* Whether the reader of a parked sequence is near enough for it to run again. */
 bool tr_step_caught_up(const struct tr_sched *sc, const struct tr_seq *q);
 /* Does what the plan says and makes the step; false if it had no rows. */

@@ -9,10 +9,11 @@
 enum { ANY_END = TO(TR_COMPLETED) | TO(TR_INCOMPLETE) | TO(TR_CANCELLED) | TO(TR_ERROR) };
 
 /* Row: from; bits: to.  A waiting request can be complete: a stop string found in tokens that were
- * published before it was preempted. */
+ * published before it was preempted.  One that a former engine left waits at first, and is then parked
+ * if its reader is behind (recover.c). */
 static const uint32_t moves[] = {
     [TR_FREE] = TO(TR_WAITING),
-    [TR_WAITING] = TO(TR_PREFILL) | ANY_END,
+    [TR_WAITING] = TO(TR_PREFILL) | TO(TR_PARKED) | ANY_END,
     [TR_PREFILL] = TO(TR_WAITING) | TO(TR_RUNNING) | TO(TR_PARKED) | ANY_END,
     [TR_RUNNING] = TO(TR_WAITING) | TO(TR_PARKED) | ANY_END,
     [TR_PARKED] = TO(TR_RUNNING) | TO(TR_PREFILL) | ANY_END,

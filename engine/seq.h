@@ -63,6 +63,10 @@ struct tr_seq {
     enum tr_state close_state;
     enum tr_finish close_finish;
 
+    uint32_t deaths, deaths_alone; /* as in the ring; a suspect if not 0 (suspect.c) */
+    uint64_t death_at;
+    bool on_trial;
+
     uint32_t lead;       /* slot of the group's first choice */
     uint32_t group_next; /* next member, or TR_NO_SLOT */
     uint32_t group_left; /* lead: members that have not ended */

@@ -135,7 +135,7 @@ static struct tr_bill bill_of(const struct tr_sched *sc, const struct tr_seq *le
 static bool within_slo(const struct tr_sched *sc, const struct tr_seq *lead,
                        const struct tr_bill *b)
 {
-    if (b->state != TR_COMPLETED && b->state != TR_INCOMPLETE)
+    if ((b->state != TR_COMPLETED && b->state != TR_INCOMPLETE) || lead->gen != b->gen)
         return false;
     for (uint32_t slot = lead->slot; slot != TR_NO_SLOT; slot = sc->seq[slot].group_next) {
         const struct tr_seq *q = &sc->seq[slot];
@@ -160,6 +160,19 @@ static void count_request(struct tr_sched *sc, const struct tr_seq *lead, const 
                 b->finished_ns > b->arrival_ns ? b->finished_ns - b->arrival_ns : 0);
     if (within_slo(sc, lead, b))
         tr_stat_add(sc->stat, TR_STAT_SLO, 1);
+    /* Relaxed: for the next engine. */
+    atomic_store_explicit(&sc->s->rings->bills_counted, tr_bill_next(sc->s) - 1,
+                          memory_order_relaxed);
+}
+
+void tr_settle_count_last(struct tr_sched *sc)
+{
+    uint64_t tail = tr_bill_next(sc->s) - 1;
+    if (tail == atomic_load_explicit(&sc->s->rings->bills_counted, memory_order_relaxed))
+        return;
+    const struct tr_bill *b = &sc->s->accounting->rec[(tail - 1) % TR_BILL_CAP];
+    if (b->slot < sc->s->config.n_slots)
+        count_request(sc, &sc->seq[b->slot], b);
 }
 
 static void number_group(struct tr_sched *sc, const struct tr_seq *lead, uint64_t seq)

@@ -46,6 +46,11 @@ bool tr_step_caught_up(const struct tr_sched *sc, const struct tr_seq *q)
     return lag_of(q) * 2 < sc->s->config.window && lp_caught_up(sc, q);
 }
 
+bool tr_step_is_behind(const struct tr_sched *sc, const struct tr_seq *q)
+{
+    return lag_of(q) >= sc->s->config.window || lp_rows(sc, q) == 0;
+}
+
 static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_seq *q)
 {
     struct tr_plan_seq p = {.state = q->closing ? TR_FREE : q->state,
@@ -60,10 +65,8 @@ static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_se
     return p;
 }
 
-static uint32_t make_plan(struct tr_sched *sc, uint32_t *evict)
+static uint32_t plan_for(struct tr_sched *sc, enum tr_plan_part part, uint32_t *evict)
 {
-    for (uint32_t i = 0; i < sc->n_active; i++)
-        sc->plan_in[i] = describe(sc, &sc->seq[sc->active[i]]);
     struct tr_plan_in in = {.seqs = sc->plan_in,
                             .n = sc->n_active,
                             .aside = sc->aside_blocks,
@@ -73,8 +76,26 @@ static uint32_t make_plan(struct tr_sched *sc, uint32_t *evict)
                             .max_rows = sc->max_rows,
                             .prefill_chunk = sc->cfg.prefill_chunk,
                             .out_chunk = TR_ECHO_ROWS,
-                            .free_blocks = tr_kv_n_free(sc->kv)};
+                            .free_blocks = tr_kv_n_free(sc->kv),
+                            .part = part};
     return tr_plan_make(&in, sc->plan_do, evict);
+}
+
+/* With suspects, every other step is for those on trial, if there is something to do for both. */
+static uint32_t make_plan(struct tr_sched *sc, uint32_t *evict)
+{
+    for (uint32_t i = 0; i < sc->n_active; i++)
+        sc->plan_in[i] = describe(sc, &sc->seq[sc->active[i]]);
+    if (!tr_suspect_trial(sc))
+        return plan_for(sc, TR_PLAN_OTHERS, evict);
+    bool trial = sc->trial_next;
+    uint32_t rows = plan_for(sc, trial ? TR_PLAN_TRIAL : TR_PLAN_OTHERS, evict);
+    if (!rows) {
+        trial = !trial;
+        rows = plan_for(sc, trial ? TR_PLAN_TRIAL : TR_PLAN_OTHERS, evict);
+    }
+    sc->trial_next = !trial;
+    return rows;
 }
 
 /* ---- moves ---- */
@@ -89,7 +110,7 @@ static void preempt(struct tr_sched *sc, struct tr_seq *q)
     tr_stat_add(sc->stat, TR_STAT_PREEMPTIONS, 1);
 }
 
-static void park(struct tr_sched *sc, struct tr_seq *q)
+void tr_step_park(struct tr_sched *sc, struct tr_seq *q)
 {
     tr_seq_move(sc->s, q, TR_PARKED);
     q->last_token_ns = 0; /* the gap that follows is the reader's */
@@ -121,7 +142,7 @@ static void move(struct tr_sched *sc, struct tr_seq *q, const struct tr_plan_do 
     if (d->what == TR_PLAN_PREEMPT)
         preempt(sc, q);
     else if (d->what == TR_PLAN_PARK)
-        park(sc, q);
+        tr_step_park(sc, q);
     else if (d->what == TR_PLAN_UNPARK)
         resume(sc, q);
     else
@@ -240,13 +261,13 @@ static void close_seq(struct tr_sched *sc, struct tr_seq *q, enum tr_state st, e
         q->closing = true;
         q->close_state = st;
         q->close_finish = why;
-        park(sc, q);
+        tr_step_park(sc, q);
         return;
     }
     tr_settle_end(sc, q, (struct tr_end){.state = st, .finish = why, .finish_index = q->n_out});
 }
 
-static void end_if_over(struct tr_sched *sc, struct tr_seq *q, uint32_t id)
+void tr_step_end_if_over(struct tr_sched *sc, struct tr_seq *q, uint32_t id)
 {
     const struct tr_ring *r = tr_sched_ring(sc, q);
     const struct tr_extra *e = &sc->extra[q->slot];
@@ -258,14 +279,24 @@ static void end_if_over(struct tr_sched *sc, struct tr_seq *q, uint32_t id)
         close_seq(sc, q, TR_INCOMPLETE, TR_FINISH_LENGTH);
 }
 
-static void time_token(struct tr_sched *sc, struct tr_seq *q)
+static uint64_t span(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+void tr_step_first_token(struct tr_sched *sc, struct tr_seq *q, uint64_t at_ns)
 {
     struct tr_ring *r = tr_sched_ring(sc, q);
+    q->first_token_ns = at_ns;
+    atomic_store_explicit(&r->first_token_ns, at_ns, memory_order_relaxed);
+    tr_hist_add(sc->stat, TR_HIST_TTFT, span(r->arrival_ns, at_ns));
+    tr_hist_add(sc->stat, TR_HIST_PREFILL, span(q->started_ns, at_ns));
+}
+
+static void time_token(struct tr_sched *sc, struct tr_seq *q)
+{
     if (q->n_out == 1) {
-        q->first_token_ns = sc->now;
-        atomic_store_explicit(&r->first_token_ns, sc->now, memory_order_relaxed);
-        tr_hist_add(sc->stat, TR_HIST_TTFT, sc->now > r->arrival_ns ? sc->now - r->arrival_ns : 0);
-        tr_hist_add(sc->stat, TR_HIST_PREFILL, sc->now - q->started_ns);
+        tr_step_first_token(sc, q, sc->now);
     } else if (q->last_token_ns) {
         uint64_t gap = sc->now - q->last_token_ns;
         tr_hist_add(sc->stat, TR_HIST_ITL, gap);
@@ -305,7 +336,7 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
         tr_slot_stat_prefilled(sc->s, q->slot, q->prompt_len);
         tr_seq_move(sc->s, q, TR_RUNNING);
     }
-    end_if_over(sc, q, j->id);
+    tr_step_end_if_over(sc, q, j->id);
     return true;
 }
 
@@ -369,11 +400,13 @@ bool tr_step(struct tr_sched *sc)
         return false;
     struct tr_batch batch = make_batch(sc);
     TR_FAULT(ENGINE_PASS_BEGIN);
+    tr_suspect_pass_begins(sc);
     reach_sequences(sc);
     sc->ops->forward(sc->backend, &batch, sc->logits, tr_sched_beat, sc);
     TR_FAULT(ENGINE_PASS_END);
     if (sc->n_jobs)
         sc->ops->parallel(sc->backend, sc->n_jobs, sample_one, sc);
+    tr_suspect_pass_ends(sc);
     TR_FAULT(ENGINE_STEP_SAMPLED);
     publish_all(sc);
     tr_stat_add(sc->stat, TR_STAT_ROWS, rows);

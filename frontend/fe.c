@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "frontend/api.h"
-#include "frontend/hold.h"
 #include "frontend/worker.h"
 #include "shm/bell.h"
 
@@ -113,29 +112,35 @@ static int open_model(struct tr_fe *fe, struct tr_errbuf *err)
 
 enum tr_err tr_fe_state(const struct tr_fe *fe)
 {
+    if (fe->drain >= TR_DRAIN_CLOSED)
+        return TR_ERR_DRAINING;
+    return fe->engine_gone ? TR_ERR_ENGINE_DOWN : TR_OK;
+}
+
+bool tr_fe_served(const struct tr_fe *fe)
+{
     const struct tr_control *c = fe->shm->control;
     uint32_t ready = atomic_load_explicit(&fe->shm->rings->ready, memory_order_acquire);
 
-    if (fe->drain >= TR_DRAIN_CLOSED)
-        return TR_ERR_DRAINING;
     /* Relaxed: a moment's difference decides nothing that could not have gone the other way. */
-    if (!atomic_load_explicit(&c->engine_alive, memory_order_relaxed) || ready == 0 ||
-        ready != atomic_load_explicit(&c->engine_epoch, memory_order_relaxed))
-        return TR_ERR_ENGINE_DOWN;
-    return TR_OK;
+    return ready && atomic_load_explicit(&c->engine_alive, memory_order_relaxed) &&
+           ready == atomic_load_explicit(&c->engine_epoch, memory_order_relaxed);
+}
+
+static uint64_t beat_of(const struct tr_fe *fe)
+{
+    return atomic_load_explicit(&fe->shm->rings->heartbeat_ns, memory_order_relaxed);
 }
 
 enum tr_err tr_fe_ready(const struct tr_fe *fe)
 {
-    enum tr_err e = tr_fe_state(fe);
-    uint64_t beat = atomic_load_explicit(&fe->shm->rings->heartbeat_ns, memory_order_relaxed);
-    uint64_t now = tr_now_ns();
+    uint64_t beat = tr_fe_served(fe) ? beat_of(fe) : fe->beat_ns, now = tr_now_ns();
 
     if (fe->drain != TR_DRAIN_NO)
         return TR_ERR_DRAINING;
-    if (e == TR_OK && now > beat && now - beat > STALE_NS)
+    if (!beat || fe->engine_gone || (now > beat && now - beat > STALE_NS))
         return TR_ERR_ENGINE_DOWN;
-    return e;
+    return TR_OK;
 }
 
 /* Whether it says something new. */
@@ -147,14 +152,15 @@ static bool look_at_control(struct tr_fe *fe)
 
     if (changed) {
         fe->drain = atomic_load_explicit(&c->drain, memory_order_relaxed);
+        fe->engine_gone = atomic_load_explicit(&c->engine_gone, memory_order_relaxed);
         fe->retires =
             s->my_epoch &&
             s->my_epoch == atomic_load_explicit(&c->area_retire[s->my_area], memory_order_relaxed);
     }
-    if (changed)
-        tr_holds_look(fe);
-    if (!fe->was_ready)
-        fe->was_ready = tr_fe_state(fe) == TR_OK;
+    if (tr_fe_served(fe)) {
+        fe->was_ready = true;
+        fe->beat_ns = beat_of(fe);
+    }
     return changed;
 }
 
@@ -216,7 +222,6 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     (void)fd; /* the turn looks at everything anyway */
     (void)what;
     (void)arg;
-    tr_holds_again(fe);
 }
 
 static void arm_wake(struct tr_fe *fe)
@@ -342,7 +347,6 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     figures(fe);
     tr_balance_init(&fe->balance, s, c->max_connections);
     return 0;
-    TAILQ_INIT(&fe->held);
 fail:
     tr_fe_close(fe);
     return -EINVAL;
@@ -375,7 +379,6 @@ void tr_fe_close(struct tr_fe *fe)
     tr_vocab_close(fe->vocab);
     tr_emit_fini(&fe->json);
     tr_emit_fini(&fe->frame);
-    tr_holds_close(fe);       /* those without one are another frontend's from here on */
     free(fe->limits);
     free(fe->text);
     free(fe->by_slot);

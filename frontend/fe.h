@@ -25,7 +25,6 @@ struct tr_stream;
 struct tr_cancel_wait;
 TAILQ_HEAD(tr_stream_due, tr_stream);
 TAILQ_HEAD(tr_stream_gate, tr_stream);
-TAILQ_HEAD(tr_stream_held, tr_stream);
 
 struct tr_fe {
     struct tr_shm *shm;
@@ -41,9 +40,11 @@ struct tr_fe {
 
     /* What the control page said last (frontend.c). */
     uint32_t control_seen;
-    uint32_t drain; /* enum tr_drain */
-    bool retires;   /* another has taken our place: no new connection, then the end */
-    bool was_ready; /* the engine has been ready once */
+    uint32_t drain;   /* enum tr_drain */
+    bool retires;     /* another has taken our place: no new connection, then the end */
+    bool was_ready;   /* the engine has been ready once */
+    bool engine_gone; /* and none will come any more */
+    uint64_t beat_ns; /* last sign of life of an engine that served; 0 none yet */
 
     struct tr_stat *stat;       /* ours */
     struct tr_stream *streams;  /* all open, doubly linked (stream.c) */
@@ -52,9 +53,6 @@ struct tr_fe {
     struct tr_stream_gate gate; /* wait for their record (stream.c) */
     uint64_t durable_seen;      /* the ledger's count when those were last looked at */
     bool clock_missed;          /* a stream's timer could not be armed (stream_clock.c) */
-    struct tr_stream_held held; /* have no reader, oldest first (hold.c) */
-    uint32_t n_held;            /* so many */
-    bool hold_missed;           /* one that was given to us found no memory (hold.c) */
     uint64_t whole_left;        /* tokens that this turn may still make into text (whole.h) */
     uint64_t behind;            /* tokens scanned and not yet sent, over all streams */
     uint32_t n_streams;         /* requests admitted and not yet ended */
@@ -89,10 +87,15 @@ void tr_fe_close(struct tr_fe *fe);
  * `may_sleep`. */
 void tr_fe_turn(struct tr_fe *fe, bool may_sleep);
 
-/* TR_OK, or why no request can be admitted now. */
+/* TR_OK, or why no request is taken now.  While an engine is replaced they are: they wait in the queue
+ * for the next one, as far as there are places. */
 enum tr_err tr_fe_state(const struct tr_fe *fe);
 
-/* Ready for new work: TR_OK, or the error that /health answers. */
+/* Whether an engine serves in this moment. */
+bool tr_fe_served(const struct tr_fe *fe);
+
+/* Ready for new work: TR_OK, or the error that /health answers.  An engine that is replaced within five
+ * seconds is not told. */
 enum tr_err tr_fe_ready(const struct tr_fe *fe);
 
 /* 64 random bits; the kernel's, drawn after the fork. */

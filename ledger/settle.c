@@ -11,12 +11,13 @@ static uint32_t state_of(const struct tr_ring *r)
     return atomic_load_explicit(&r->state, memory_order_acquire);
 }
 
-/* How a choice ends that no engine has ended: by the drain's limit if that was reached, which is what
- * its client was told, else as an error of the service. */
+/* How a choice ends that no engine has ended, as its client was told: by the drain's limit if that was
+ * reached and there was an engine, else as an error of the service. */
 static const struct tr_close_info *end_of_running(const struct tr_shm *s)
 {
     uint32_t drain = atomic_load_explicit(&s->control->drain, memory_order_relaxed);
-    return tr_close_info(drain == TR_DRAIN_CUT ? TR_CLOSE_DRAIN : TR_CLOSE_ENGINE_LOST);
+    uint32_t gone = atomic_load_explicit(&s->control->engine_gone, memory_order_relaxed);
+    return tr_close_info(drain == TR_DRAIN_CUT && !gone ? TR_CLOSE_DRAIN : TR_CLOSE_ENGINE_LOST);
 }
 
 /* One that had ended keeps its end. */

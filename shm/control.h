@@ -15,6 +15,14 @@ enum tr_drain {
     TR_DRAIN_CUT     /* what still runs ends now with drain_limit */
 };
 
+/* How the last engine that died did so, for the one after it (engine/suspect.c). */
+enum tr_death {
+    TR_DEATH_NONE,    /* none has died */
+    TR_DEATH_OUTSIDE, /* it ended, or somebody killed it */
+    TR_DEATH_CRASHED, /* by a signal that its own code brought about */
+    TR_DEATH_STALLED  /* the supervisor killed it: it gave no sign of life */
+};
+
 struct tr_control {
     struct tr_region_head head;
     /* All: supervisor, release (through `change`).  Readers acquire `change`, then read relaxed.  A
@@ -24,6 +32,8 @@ struct tr_control {
     _Atomic uint32_t drain;                    /* enum tr_drain */
     _Atomic uint32_t engine_epoch;             /* the engine process this is about, 1, 2, ... */
     _Atomic uint32_t engine_alive;             /* 0 from the moment its death was seen */
+    _Atomic uint32_t engine_death;             /* enum tr_death; stored before engine_alive is 0 */
+    _Atomic uint32_t engine_gone;              /* 1: it keeps dying, and none comes any more */
     _Atomic uint32_t area_epoch[TR_MAX_AREAS]; /* 0: never used; else the frontend that has it */
     _Atomic uint32_t area_alive[TR_MAX_AREAS]; /* 0: that frontend is dead */
     /* = area_epoch: that frontend accepts nothing more and ends after its last connection.  The

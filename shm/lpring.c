@@ -43,6 +43,12 @@ int tr_lpring_push(struct tr_shm *s, uint32_t slot, const struct tr_lp *e)
     return 0;
 }
 
+uint32_t tr_lpring_last(const struct tr_shm *s, uint32_t slot)
+{
+    uint64_t tail = atomic_load_explicit(&tr_ring_at(s, slot)->lp_tail, memory_order_relaxed);
+    return entries(s, slot)[(tail - 1) % s->config.window].id;
+}
+
 int tr_lpring_peek(const struct tr_shm *s, uint32_t slot, struct tr_lp *out)
 {
     const struct tr_ring *r = tr_ring_at(s, slot);

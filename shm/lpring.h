@@ -33,6 +33,8 @@ struct tr_shm;
 /* Engine. */
 int tr_lpring_push(struct tr_shm *s, uint32_t slot, const struct tr_lp *e);
 uint32_t tr_lpring_room(const struct tr_shm *s, uint32_t slot);
+/* The token that the entry pushed last tells about; there must be one. */
+uint32_t tr_lpring_last(const struct tr_shm *s, uint32_t slot);
 
 /* Owner frontend.  Copies the oldest unread entry out; 0, or -EAGAIN: none, or the stream is not this
  * frontend's any more.  n_top is bounded on reading. */

@@ -112,6 +112,10 @@ static void clear_fields(struct tr_ring *r)
     atomic_store_explicit(&r->first_token_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&r->cached_tokens, 0, memory_order_relaxed);
     atomic_store_explicit(&r->preemptions, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->deaths, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->deaths_alone, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->death_at, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->pass, 0, memory_order_relaxed);
     atomic_store_explicit(&r->owner, 0, memory_order_relaxed);
     atomic_store_explicit(&r->unwanted, 0, memory_order_relaxed);
     memset(&r->of_gen, 0, sizeof(*r) - offsetof(struct tr_ring, of_gen));

@@ -82,6 +82,12 @@ struct tr_ring {
     _Atomic uint32_t cached_tokens; /* prompt tokens not computed */
     _Atomic uint32_t preemptions;
 
+    /* What deaths of engines say about it; engine alone, relaxed (engine/suspect.c). */
+    _Atomic uint32_t deaths;       /* engines that died in a pass with it, since it got further */
+    _Atomic uint32_t deaths_alone; /* of those, with nobody else in the pass */
+    _Atomic uint64_t death_at;     /* published when the last of them died */
+    _Atomic uint64_t pass;         /* the last pass it was in */
+
     _Atomic uint64_t past; /* relaxed, relaxed: tr_ring_past_of; outlives the reset */
 
     /* Whose stream it is: tr_ring_owner.  Release, acquire; noted at admission, changed when its

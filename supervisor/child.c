@@ -18,7 +18,8 @@ enum {
     /* In a drain: a frontend that does not turn keeps the listening socket open, and clients in it
      * wait for nobody; after the cut nothing that is silent will say more. */
     DRAIN_SILENT_MS = 5000,
-    CRASH_LOOP = 10, /* deaths of the engine in a row before it was ready: the service gives up */
+    CRASH_LOOP = 10,    /* deaths of the engine in a row that were in vain: the service gives up */
+    SETTLED_MS = 10000, /* an engine that has served for so long has not died in vain */
     DELAY_MAX_MS = 2000
 };
 
@@ -177,11 +178,43 @@ static bool could_not_start(const struct tr_child *c, int status)
     return !c->served && WIFEXITED(status) && WEXITSTATUS(status) != 0;
 }
 
+/* Signals that a process brings upon itself; all others come from outside. */
+static bool is_own_signal(int sig)
+{
+    return sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE || sig == SIGABRT ||
+           sig == SIGSYS || sig == SIGTRAP;
+}
+
+static enum tr_death death_of(const struct tr_child *c, int status)
+{
+    if (!WIFSIGNALED(status))
+        return TR_DEATH_OUTSIDE;
+    if (c->killed && WTERMSIG(status) == SIGKILL)
+        return TR_DEATH_STALLED;
+    return is_own_signal(WTERMSIG(status)) ? TR_DEATH_CRASHED : TR_DEATH_OUTSIDE;
+}
+
+/* Whether another engine would have no more luck: it never served, or it ended by its own fault, soon,
+ * and no request can be blamed for it.  With requests to blame the next one knows more (suspect.c in
+ * engine/), and that search has an end. */
+static bool died_in_vain(const struct tr_supervisor *v, int status)
+{
+    const struct tr_child *c = &v->engine;
+    enum tr_death death = death_of(c, status);
+    uint32_t pass_of = atomic_load_explicit(&v->s.rings->in_pass, memory_order_relaxed);
+    bool own = death == TR_DEATH_CRASHED || death == TR_DEATH_STALLED;
+    if (!tr_child_is_up(v, c))
+        return true;
+    return (WIFEXITED(status) || (own && pass_of != c->epoch)) &&
+           tr_now_ns() - c->started_ns < SETTLED_MS * TR_MS;
+}
+
 static void child_died(struct tr_supervisor *v, struct tr_child *c, const char *who, int status)
 {
     bool expected = v->drain >= TR_DRAIN_CLOSED;
+    bool vain = c != &v->engine || died_in_vain(v, status);
     tr_child_look(v);
-    c->unready = tr_child_is_up(v, c) ? 0 : c->unready + 1;
+    c->unready = vain ? c->unready + 1 : 0;
     if (!expected && could_not_start(c, status)) { /* nothing to add to its one sentence */
         c->pid = 0;
         v->failed = true;
@@ -192,16 +225,26 @@ static void child_died(struct tr_supervisor *v, struct tr_child *c, const char *
     c->pid = 0;
     if (expected)
         return;
-    tr_child_schedule(c);
+    if (vain)
+        tr_child_schedule(c);
+    else
+        c->delay_ns = c->retry_ns = 0; /* at once: streams wait */
     if (c == &v->engine && c->unready >= CRASH_LOOP) {
-        tr_log(TR_LOG_ERROR, "the engine died %u times before it was ready: giving up", c->unready);
+        tr_log(
+            TR_LOG_ERROR,
+            "the engine died %u times in a row before it served, or by a fault of its own that is "
+            "no request's: giving up",
+            c->unready);
+        tr_sup_set(&v->s.control->engine_gone, 1);
+        tr_sup_publish(v);
         v->failed = true;
     }
 }
 
 static void engine_died(struct tr_supervisor *v, int status)
 {
-    /* First the page, so that no frontend admits another request into nothing. */
+    /* First the page: the next engine reads there how this one died. */
+    tr_sup_set(&v->s.control->engine_death, death_of(&v->engine, status));
     tr_sup_set(&v->s.control->engine_alive, 0);
     tr_sup_publish(v);
     child_died(v, &v->engine, "the engine", status);

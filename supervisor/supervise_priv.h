@@ -21,7 +21,7 @@ struct tr_child {
     uint64_t delay_ns; /* grows while it dies young */
     bool served;       /* was ready once */
     bool killed;       /* for a stall; it may take a while to die */
-    unsigned unready;  /* deaths in a row before it was ready again */
+    unsigned unready;  /* deaths in a row that were in vain */
     /* frontends */
     unsigned number; /* its place */
     uint32_t area;

@@ -61,6 +61,7 @@ static void open_backend(struct tr_engine_rig *r)
 static void open_sched(struct tr_engine_rig *r)
 {
     struct tr_errbuf err = {""};
+    atomic_fetch_add(&r->s.control->engine_epoch, 1);
     tr_role = TR_ROLE_ENGINE;
     r->sched = tr_sched_new(&r->s, &r->c.sched, &err);
     must(r->sched, "scheduler", &err);

@@ -97,5 +97,5 @@ Test(slot_stat, a_new_engine_writes_it_anew)
     tr_engine_rig_restart(&r);
     for (uint32_t i = 0; i < r.s.config.n_slots; i++)
         must_agree(i);
-    cr_assert_eq(atomic_load(&r.s.slots->slot[q.slot].state), TR_ERROR);
+    cr_assert_eq(atomic_load(&r.s.slots->slot[q.slot].state), TR_WAITING);
 }

@@ -693,11 +693,13 @@ Test(stream, engine_down_and_draining_refuse_and_health_tells)
 
     cr_expect(tr_rig_ask(&rig, "GET", "/health", NULL, &answer) == 200);
     tr_sengine_alive(&rig.engine, false);
-    cr_expect(tr_rig_ask(&rig, "GET", "/health", NULL, &answer) == 503);
-    cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(""), &answer) == 503);
+    cr_expect(tr_rig_ask(&rig, "GET", "/health", NULL, &answer) == 200, "another comes soon");
+    rig.fe.beat_ns -= 6 * 1000000000ull;
+    cr_expect(tr_rig_ask(&rig, "GET", "/health", NULL, &answer) == 503, "it has not come");
     cr_expect(strstr(answer, "engine_unavailable"), "%s", answer);
     cr_expect(tr_rig_ask(&rig, "GET", "/livez", NULL, &answer) == 200);
     tr_sengine_alive(&rig.engine, true);
+    cr_expect(tr_rig_ask(&rig, "GET", "/health", NULL, &answer) == 200);
     tr_sengine_drain(&rig.engine, TR_DRAIN_GRACE);
     cr_expect(tr_rig_ask(&rig, "GET", "/health", NULL, &answer) == 503);
     struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
@@ -705,6 +707,33 @@ Test(stream, engine_down_and_draining_refuse_and_health_tells)
     tr_sengine_drain(&rig.engine, TR_DRAIN_CLOSED);
     cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(""), &answer) == 503);
     cr_expect(strstr(answer, "\"code\":\"draining\""), "%s", answer);
+    tr_rig_close(c, false);
+}
+
+Test(stream, requests_wait_for_the_next_engine_as_far_as_there_are_places)
+{
+    const char *answer;
+
+    tr_sengine_alive(&rig.engine, false);
+    rig.engine.deaf = true;
+    struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
+    cr_expect(rig.fe.n_streams == 1, "it is taken");
+    tr_role = TR_ROLE_ENGINE;
+    for (uint32_t slot = 0; slot < rig.shm.config.n_slots; slot++)
+        if (tr_claim_get(&rig.shm, slot).state == TR_CLAIM_OPEN)
+            tr_claim_set(&rig.shm, slot, (struct tr_claim){.state = TR_CLAIM_CLOSED, .gen = 1});
+    tr_role = TR_ROLE_FRONTEND;
+    cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(""), &answer) == 503);
+    cr_expect(strstr(answer, "engine_unavailable"), "nobody opens a place: %s", answer);
+    tr_sengine_alive(&rig.engine, true);
+    cr_expect(tr_rig_ask(&rig, "POST", "/v1/completions", PROMPT(""), &answer) == 503);
+    cr_expect(strstr(answer, "engine_overloaded"), "%s", answer);
+    rig.engine.deaf = false;
+    tr_rig_run(&rig);
+    tr_sengine_text(&rig.engine, slot_of(0), "ab");
+    tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    receive(c);
+    cr_expect(count(tr_rig_body(c), "data: [DONE]\n\n") == 1, "%s", tr_rig_body(c));
     tr_rig_close(c, false);
 }
 
@@ -897,14 +926,14 @@ Test(stream_clock, the_end_waits_for_the_ledger)
 Test(stream_clock, a_ledger_that_says_nothing_is_waited_for_so_long_and_counted)
 {
     tr_rig_defaults(&rig);
-    rig.cfg.ledger_wait_ns = 300 * 1000000ull;
+    rig.cfg.ledger_wait_ns = 20 * 1000000ull;
     tr_rig_start(&rig, 32, true);
     struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
 
     tr_sengine_end(&rig.engine, slot_of(0), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
     receive(c);
     cr_expect(count(tr_rig_body(c), "[DONE]") == 0);
-    tr_rig_run_ms(&rig, 320);
+    tr_rig_run_ms(&rig, 40);
     receive(c);
     cr_expect(count(tr_rig_body(c), "[DONE]") == 1);
     cr_expect(rig.fe.stat->value[TR_STAT_LEDGER_UNCONFIRMED] == 1);
@@ -918,17 +947,12 @@ Test(stream_clock, silence_is_kept_alive)
     tr_rig_start(&rig, 32, false);
     struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
     struct tr_rig_client *n = post("/v1/streams", PROMPT(""));
-    uint64_t begin = tr_now_ns();
-    unsigned beats = 0;
 
-    for (int i = 0; i < 100 && (beats < 3 || count(tr_rig_body(n), ": keepalive\n") < 2); i++) {
-        tr_rig_run_ms(&rig, 50);
-        receive(c);
-        receive(n);
-        beats = count(tr_rig_body(c), ": keepalive\n\n");
-    }
-    uint64_t most = (tr_now_ns() - begin) / rig.cfg.heartbeat_ns + 1;
-    cr_expect(beats >= 3 && beats <= most, "%u: %s", beats, tr_rig_body(c));
+    tr_rig_run_ms(&rig, 350);
+    receive(c);
+    receive(n);
+    unsigned beats = count(tr_rig_body(c), ": keepalive\n\n");
+    cr_expect(beats >= 2 && beats <= 4, "%u: %s", beats, tr_rig_body(c));
     cr_expect(count(tr_rig_body(n), ": keepalive\n") >= 2);
     cr_expect(count(tr_rig_body(n), ": keepalive\n\n") == 0, "an id has been sent: no blank line");
     tr_rig_close(c, false);
@@ -1012,7 +1036,7 @@ Test(stream, long_text_is_encoded_by_a_worker)
     strcpy(p + 60000, "\"}");
     struct tr_rig_client *c = tr_rig_connect(&rig, 0);
     tr_rig_send(c, "POST", "/v1/completions", NULL, json);
-    for (int i = 0; i < 20000 && !strstr(c->buf, "context_length"); i++) {
+    for (int i = 0; i < 200 && !strstr(c->buf, "context_length"); i++) {
         receive(c);
         usleep(1000);
     }
@@ -1036,7 +1060,7 @@ Test(stream, a_client_may_leave_while_a_worker_encodes)
             tr_rig_run(&rig);
         tr_rig_close(c, i % 3 == 0);
     }
-    for (int i = 0; i < 6000 && rig.fe.n_asks; i++)
+    for (int i = 0; i < 300 && rig.fe.n_asks; i++)
         tr_rig_run_ms(&rig, 5);
     cr_expect(rig.fe.n_asks == 0);
     cr_expect(rig.fe.n_streams == 0);
@@ -1068,7 +1092,7 @@ Test(stream, delivery_is_recorded_when_the_last_byte_is_acknowledged)
 Test(stream_clock, coalescing_gathers_tokens_that_come_close_together)
 {
     tr_rig_defaults(&rig);
-    rig.cfg.coalesce_ns = 400 * 1000000ull;
+    rig.cfg.coalesce_ns = 50 * 1000000ull;
     tr_rig_start(&rig, 32, false);
     struct tr_rig_client *c = post("/v1/completions", PROMPT(",\"stream\":true"));
 
@@ -1077,7 +1101,7 @@ Test(stream_clock, coalescing_gathers_tokens_that_come_close_together)
         receive(c);
     }
     cr_expect_str_eq(joined(tr_rig_body(c), "text"), "a", "the first one waits for nothing");
-    tr_rig_run_ms(&rig, 430);
+    tr_rig_run_ms(&rig, 80);
     receive(c);
     cr_expect(count(tr_rig_body(c), "\"text\":\"bcd\"") == 1, "%s", tr_rig_body(c));
     tr_sengine_text(&rig.engine, slot_of(0), "e");
@@ -1129,7 +1153,7 @@ Test(stream_clock, a_reader_below_the_least_rate_is_told_if_it_reads_on)
     uint64_t now;
     struct tr_rig_client *c = too_slow(&now);
 
-    for (int i = 0; i < 20000 && !strstr(tr_rig_body(c), "[DONE]"); i++) {
+    for (int i = 0; i < 200 && !strstr(tr_rig_body(c), "[DONE]"); i++) {
         receive(c);
         usleep(1000);
     }
