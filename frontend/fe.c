@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "frontend/api.h"
+#include "frontend/hold.h"
 #include "frontend/worker.h"
 #include "shm/bell.h"
 
@@ -150,6 +151,8 @@ static bool look_at_control(struct tr_fe *fe)
     const struct tr_shm *s = fe->shm;
     bool changed = tr_control_seen(c, &fe->control_seen);
 
+    if (changed)
+        tr_holds_look(fe);
     if (changed) {
         fe->drain = atomic_load_explicit(&c->drain, memory_order_relaxed);
         fe->engine_gone = atomic_load_explicit(&c->engine_gone, memory_order_relaxed);
@@ -213,6 +216,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     (void)what;
     tr_httpd_tick(fe->httpd);
     tr_streams_clock_again(fe);
+    tr_holds_again(fe);
     figures(fe);
     arm_tick(fe);
 }
@@ -338,6 +342,7 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     fe->by_slot = calloc(s->config.n_slots, sizeof(struct tr_stream *));
     TAILQ_INIT(&fe->due);
     TAILQ_INIT(&fe->gate);
+    TAILQ_INIT(&fe->held);
     fe->base = event_base_new();
     if (!fe->text || !fe->by_slot || !fe->base || open_http(fe) || open_events(fe)) {
         tr_errf(err, -EINVAL, "cannot make the event loop: out of memory or descriptors");
@@ -370,6 +375,7 @@ void tr_fe_close(struct tr_fe *fe)
     if (fe->httpd && fe->tick_ev)
         figures(fe);          /* what the last tick has not counted */
     tr_httpd_free(fe->httpd); /* owners get `gone`: streams are cancelled and freed */
+    tr_holds_close(fe);       /* those without one are another frontend's from here on */
     free_event(fe->bell_ev);
     free_event(fe->tick_ev);
     free_event(fe->wake_ev);

@@ -25,6 +25,7 @@ struct tr_stream;
 struct tr_cancel_wait;
 TAILQ_HEAD(tr_stream_due, tr_stream);
 TAILQ_HEAD(tr_stream_gate, tr_stream);
+TAILQ_HEAD(tr_stream_held, tr_stream);
 
 struct tr_fe {
     struct tr_shm *shm;
@@ -51,6 +52,9 @@ struct tr_fe {
     struct tr_stream **by_slot; /* [n_slots] whose ring it is; NULL: nobody's here */
     struct tr_stream_due due;   /* to be looked at in this turn (stream.c) */
     struct tr_stream_gate gate; /* wait for their record (stream.c) */
+    struct tr_stream_held held; /* have no reader, oldest first (hold.c) */
+    uint32_t n_held;            /* so many */
+    bool hold_missed;           /* one that was given to us found no memory (hold.c) */
     uint64_t durable_seen;      /* the ledger's count when those were last looked at */
     bool clock_missed;          /* a stream's timer could not be armed (stream_clock.c) */
     uint64_t whole_left;        /* tokens that this turn may still make into text (whole.h) */

@@ -57,10 +57,10 @@ static void stop_listening(struct body *b)
     b->listen = NULL;
 }
 
-/* Nothing of a request is left in this process. */
-static bool is_done(const struct tr_fe *fe)
+/* Nothing of a request is left in this process, but for `n` streams. */
+static bool is_done(const struct tr_fe *fe, uint32_t n)
 {
-    return !fe->n_streams && !fe->n_asks && !fe->n_deliveries && !fe->cancel_wait;
+    return fe->n_streams == n && !fe->n_asks && !fe->n_deliveries && !fe->cancel_wait;
 }
 
 /* Another has our place: true when the last connection has ended by itself. */
@@ -75,7 +75,8 @@ static bool retired(struct body *b)
         stop_listening(b);
         tr_httpd_retire(fe->httpd);
     }
-    return is_done(fe) && !tr_httpd_stats(fe->httpd)->open;
+    /* Those without a reader go to another frontend when this process has ended. */
+    return is_done(fe, fe->n_held) && !tr_httpd_stats(fe->httpd)->open;
 }
 
 /* Follows the control page down; true when everything is out. */
@@ -103,7 +104,7 @@ static bool drained(struct body *b)
     if (b->cut && tr_now_ns() - b->cut_ns > CUT_NS)
         return true;
     const struct tr_httpd_stats *st = tr_httpd_stats(fe->httpd);
-    return is_done(fe) && !st->busy && !st->unsent_bytes &&
+    return is_done(fe, 0) && !st->busy && !st->unsent_bytes &&
            (!st->open || tr_now_ns() - b->closed_ns > LAST_REQUESTS_NS);
 }
 
