@@ -11,6 +11,8 @@
  * the next one in its own scan. */
 #include "engine/sched_priv.h"
 
+#include "base/fault.h"
+
 static bool is_resumable(const struct tr_seq *q)
 {
     return q->flags & TR_REQ_RESUMABLE;
@@ -34,7 +36,9 @@ static void give(struct tr_sched *sc, struct tr_seq *q, struct tr_owner to)
     q->epoch = to.epoch;
     q->confirmed = to.confirmed;
     q->scanned = q->sent = 0;
+    TR_FAULT_FOR(ENGINE_GIVE_BEFORE, tr_sched_ring(sc, q)->params.seed);
     tr_ring_set_owner(tr_sched_ring(sc, q), to);
+    TR_FAULT_FOR(ENGINE_GIVE_OWNER, tr_sched_ring(sc, q)->params.seed);
     tr_slot_stat_owner(sc->s, q->slot, to.area);
     tr_sched_tell(sc, q);
     sc->progress = true;

@@ -202,6 +202,7 @@ static bool is_to_bury(const struct tr_sched *sc, uint32_t area)
 static void bury(struct tr_sched *sc, uint32_t area)
 {
     tr_offer_sweep(sc);
+    TR_FAULT(ENGINE_DEAD_DEALT);
     /* Release: the supervisor's next owner finds the area unused; pairs with the acquire there. */
     atomic_store_explicit(&sc->s->rings->area_ack[area], sc->epoch[area], memory_order_release);
     sc->progress = true;

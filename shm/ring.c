@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/ring.h"
 
+#include "base/fault.h"
 #include "shm/lpring.h"
 #include "shm/region.h"
 
@@ -154,6 +155,7 @@ void tr_ring_reset(struct tr_shm *s, uint32_t slot)
      * who compare `gen` again after they copied. */
     atomic_store_explicit(&r->gen, gen + 1 ? gen + 1 : 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
+    TR_FAULT(ENGINE_RESET_GENERATION);
     memset(tr_ring_ids_rw(s, slot), 0, used * sizeof(uint32_t));
     memset(tr_ring_extra_rw(s, slot), 0,
            r->extra_len <= TR_EXTRA_BYTES ? r->extra_len : TR_EXTRA_BYTES);

@@ -251,10 +251,12 @@ class Faults:
             return pid if pid and parent_and_state(pid)[1] == "T" else None
         return until(stopped, limit)
 
-    def go_on(self, point):
-        """Lets the process that stands there go on."""
+    @staticmethod
+    def go_on(pid):
+        """Lets a process that stands go on."""
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid(point), signal.SIGCONT)
+            if pid:
+                os.kill(pid, signal.SIGCONT)
 
 
 # ---- a service ----------------------------------------------------------------------------------
