@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "ledger/file.h"
-#include "ledger/row.h"
+#include "ledger/feed.h"
 #include "ledger/settle.h"
+#include "ledger/spool.h"
 #include "sandbox/sandbox.h"
 #include "shm/bell.h"
 #include "shm/close.h"
@@ -13,6 +13,7 @@
 #include "shm/stream_id.h"
 
 #include <errno.h>
+#include <libgen.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,28 +24,35 @@
 #include <unistd.h>
 
 enum {
-    TAIL_BYTES = 4 << 20, /* more than TR_BILL_CAP rows: all that can be unconfirmed */
     WAIT_MS = 250,        /* also the beat, and the look for a dead supervisor */
-    RETRY_MS = 200,       /* after a failed write */
+    RETRY_MS = 100,       /* after a failed write, or without room in the spool */
     ENGINE_GONE_MS = 300, /* the kernel kills it with the supervisor; let it be over */
-    BUSY_TRIES = 30,      /* for a file that another service has locked */
-    BUSY_MS = 100
+    BUSY_TRIES = 40,      /* for a spool that another service has locked */
+    BUSY_MS = 100,
+    TOLD_MS = 5000,   /* for the database at the end of a service; drain.c waits longer */
+    ORPHAN_MS = 2000, /* the same without a supervisor: another service may wait for the lock */
+    TRIM_BYTES = 64 << 10
 };
 
 struct ledger {
     struct tr_shm *s;
     const struct tr_ledger_config *c;
-    struct tr_lines rows, deliveries;
+    struct tr_spool *spool;
+    struct tr_feed *feed;
     struct tr_stat *stat;
-    uint64_t upto;             /* records before this place are in the group or done */
-    struct tr_stream_id *seen; /* of the last rows of the file, at the start */
-    size_t n_seen;
     int signals;
-    uint64_t credit[TR_MAX_AREAS]; /* delivery records that the area's frontends may still send */
-    uint64_t told;                 /* areas that have been reported for having none */
+    uint64_t upto;        /* records before this place are in the group or written */
+    uint64_t owners;      /* areas to ring for those in the group */
+    struct tr_entry held; /* a delivery that was taken when there was no room for it */
+    bool holds;
+    uint64_t billed;             /* requests since the start of this process */
+    uint64_t sent[TR_MAX_AREAS]; /* delivery records of the area's frontends */
+    uint64_t told;               /* areas that have been reported for sending too many */
     bool stop;
-    bool failing; /* the last write failed: log changes, not every try */
-    bool lost;    /* records are missing in the file for good */
+    bool full;      /* the spool had no room for what came last */
+    bool told_full; /* log changes */
+    bool failing;   /* the last write failed: the same */
+    bool lost;      /* records are missing for good */
 };
 
 static void beat(struct ledger *l)
@@ -54,36 +62,13 @@ static void beat(struct ledger *l)
     tr_stat_beat(l->stat, now);
 }
 
-/* ---- rows that a former ledger process wrote but did not confirm ---- */
-
-static void note_seen(void *arg, const char *line, size_t len)
+static void nap(unsigned ms)
 {
-    struct ledger *l = arg;
-    static const char key[] = "\"stream_id\":\"";
-    const char *p = memmem(line, len, key, sizeof(key) - 1);
-    if (!p)
-        return;
-    p += sizeof(key) - 1;
-    const char *q = memchr(p, '"', (size_t)(line + len - p));
-    struct tr_stream_id id;
-    if (q && tr_stream_id_parse(p, (size_t)(q - p), &id) == 0)
-        l->seen[l->n_seen++ % TR_BILL_CAP] = id;
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&t, NULL);
 }
 
-static int by_id(const void *a, const void *b)
-{
-    return memcmp(a, b, sizeof(struct tr_stream_id));
-}
-
-/* The whole id: slot and generation are the engine's word, the random bits a frontend's, and a
- * hostile one could copy those of a stream that is not yet written. */
-static bool was_seen(const struct ledger *l, const struct tr_bill *b)
-{
-    struct tr_stream_id id = {.slot = b->slot, .gen = b->gen, .rand = b->stream_rand};
-    return l->n_seen && bsearch(&id, l->seen, l->n_seen, sizeof(id), by_id);
-}
-
-/* ---- one group ---- */
+/* ---- the group ---- */
 
 /* Frontends write a line for each stream that ends (frontend/stream.c); nobody is left to do it for
  * one whose frontend died. */
@@ -101,32 +86,80 @@ static void log_lost(const struct tr_bill *b)
            b->choices);
 }
 
-/* Adds to the group what is new in the queue. */
-static void gather(struct ledger *l, uint64_t *owners)
+/* Whether the entry is in the group now. */
+static bool add(struct ledger *l, const struct tr_entry *e)
+{
+    int ret = tr_spool_add(l->spool, e);
+    l->full |= ret == -ENOSPC;
+    return ret == 0;
+}
+
+static void tell_full(struct ledger *l)
+{
+    if (l->full && !l->told_full)
+        tr_log(TR_LOG_ERROR, "the ledger's spool is full (%llu KiB): records wait",
+               (unsigned long long)(l->c->spool_max >> 10));
+    if (!l->full && l->told_full)
+        tr_log(TR_LOG_INFO, "the ledger's spool has room again");
+    l->told_full = l->full;
+}
+
+static void gather_bills(struct ledger *l)
 {
     struct tr_bill b;
-    char line[TR_ROW_BYTES];
+    struct tr_entry e;
     while (tr_bill_peek(l->s, l->upto, &b) == 0) {
-        if (!was_seen(l, &b)) {
-            size_t n = tr_row_bill(&b, l->c->model, line);
-            if (tr_lines_add(&l->rows, line, n))
-                break;
-            log_lost(&b);
-        }
-        if (b.owner_area < TR_MAX_AREAS) {
-            *owners |= 1ull << b.owner_area;
-            l->credit[b.owner_area]++;
-        }
+        tr_row_of_bill(&b, l->c->model, &e);
+        if (!add(l, &e))
+            return;
+        log_lost(&b);
+        if (b.owner_area < TR_MAX_AREAS)
+            l->owners |= 1ull << b.owner_area;
+        l->billed++;
         l->upto++;
     }
+}
+
+/* A stream has one record, and its frontend may be ahead of ours by a queue.  Which frontend sends it is
+ * open, for streams change hands; what is beyond all of them is nonsense, and would fill the disk. */
+static bool has_credit(struct ledger *l, uint32_t area)
+{
+    if (l->sent[area] < l->billed + TR_DELIVERY_CAP) {
+        l->sent[area]++;
+        return true;
+    }
+    if (!(l->told >> area & 1))
+        tr_log(TR_LOG_WARN, "a frontend (area %u) reports more deliveries than requests: dropped",
+               area);
+    l->told |= 1ull << area;
+    return false;
+}
+
+/* At most a queue of each: one that is filled without end must not keep the accounts waiting.  True
+ * when there were any. */
+static bool gather_deliveries(struct ledger *l)
+{
+    struct tr_delivery d;
+    bool any = false;
+    l->holds = l->holds && !add(l, &l->held);
+    for (uint32_t a = 0; a < l->s->config.n_areas; a++)
+        for (int i = 0; i < TR_DELIVERY_CAP && !l->holds && tr_delivery_pop(l->s, a, &d) == 0;
+             i++) {
+            any = true;
+            if (!has_credit(l, a))
+                continue;
+            tr_row_of_delivery(&d, &l->held);
+            l->holds = !add(l, &l->held);
+        }
+    return any;
 }
 
 static void report(struct ledger *l, int ret)
 {
     if (ret && !l->failing)
-        tr_log(TR_LOG_ERROR, "cannot write the ledger: %s; records wait", strerror(-ret));
+        tr_log(TR_LOG_ERROR, "cannot write the ledger's spool: %s; records wait", strerror(-ret));
     if (!ret && l->failing)
-        tr_log(TR_LOG_INFO, "the ledger is written again");
+        tr_log(TR_LOG_INFO, "the ledger's spool is written again");
     l->failing = ret != 0;
     if (ret)
         tr_stat_add(l->stat, TR_STAT_LEDGER_ERRORS, 1);
@@ -144,26 +177,45 @@ static void confirm(struct ledger *l, uint64_t owners)
     tr_bell_ring_engine(l->s);
 }
 
-/* Writes what stands in the queue.  True when something moved. */
-static bool commit_group(struct ledger *l)
+static bool has_unconfirmed(const struct ledger *l)
 {
     /* Relaxed: only we write it. */
-    uint64_t head = atomic_load_explicit(&l->s->ledger->bill_head, memory_order_relaxed);
-    uint64_t owners = 0;
-    gather(l, &owners);
-    if (l->upto == head)
-        return false;
-    for (int ret; (ret = tr_lines_commit(&l->rows)) != 0;) {
-        report(l, ret);
-        struct timespec nap = {.tv_nsec = RETRY_MS * 1000000L};
-        nanosleep(&nap, NULL);
-        beat(l);
-        if (getppid() != l->c->parent_pid)
-            return false; /* the group stays; the commit in settle() is the last try */
+    return l->upto != atomic_load_explicit(&l->s->ledger->bill_head, memory_order_relaxed);
+}
+
+/* Writes the group.  True when it is written; false: there was none, or it stays for the next try. */
+static bool flush(struct ledger *l)
+{
+    if (l->c->durability == TR_DURABLE_NONE && has_unconfirmed(l)) {
+        confirm(l, l->owners);
+        l->owners = 0;
     }
-    report(l, 0);
-    confirm(l, owners);
+    if (!tr_spool_waiting(l->spool))
+        return false;
+    bool bills = has_unconfirmed(l);
+    int ret = tr_spool_commit(l->spool, bills && l->c->durability == TR_DURABLE_POWER);
+    report(l, ret);
+    tr_stat_set(l->stat, TR_STAT_LEDGER_SPOOL_BYTES, tr_spool_bytes(l->spool));
+    if (ret)
+        return false;
+    if (bills)
+        confirm(l, l->owners);
+    l->owners = 0;
+    tr_feed_wake(l->feed);
     return true;
+}
+
+/* True when something moved. */
+static bool work(struct ledger *l)
+{
+    /* What a failed write left is tried again before more is taken. */
+    if (l->failing && !flush(l))
+        return false;
+    l->full = false;
+    gather_bills(l);
+    bool any = gather_deliveries(l);
+    tell_full(l);
+    return flush(l) || (any && !l->failing && !l->holds);
 }
 
 /* A former ledger process may have been killed at any place of its confirm(). */
@@ -175,71 +227,59 @@ static void confirm_again(struct ledger *l)
         confirm(l, ~0ull);
 }
 
-/* A frontend owes one record for each request; it may be ahead of ours by a queue.  What is beyond
- * that is nonsense, and would fill the disk. */
-static bool has_credit(struct ledger *l, uint32_t area)
-{
-    if (l->credit[area]) {
-        l->credit[area]--;
-        return true;
-    }
-    if (!(l->told >> area & 1))
-        tr_log(TR_LOG_WARN, "a frontend (area %u) reports more deliveries than requests: dropped",
-               area);
-    l->told |= 1ull << area;
-    return false;
-}
-
-/* At most a queue of each: one that is filled without end must not keep the accounts waiting. */
-static bool take_deliveries(struct ledger *l)
-{
-    struct tr_delivery d;
-    char line[TR_ROW_BYTES];
-    bool any = false;
-    for (uint32_t a = 0; a < l->s->config.n_areas; a++)
-        for (int i = 0; i < TR_DELIVERY_CAP && tr_delivery_pop(l->s, a, &d) == 0; i++) {
-            any = true;
-            if (!has_credit(l, a))
-                continue;
-            size_t n = tr_row_delivery(&d, line);
-            if (tr_lines_add(&l->deliveries, line, n) && tr_lines_commit(&l->deliveries) == 0)
-                (void)tr_lines_add(&l->deliveries, line, n);
-        }
-    /* Not part of the promise to a client: a failure is counted, the lines stay for the next try. */
-    if (any && tr_lines_commit(&l->deliveries))
-        tr_stat_add(l->stat, TR_STAT_LEDGER_ERRORS, 1);
-    return any;
-}
-
-static bool work(struct ledger *l)
-{
-    bool bills = commit_group(l), deliveries = take_deliveries(l);
-    return bills || deliveries;
-}
-
 /* ---- the end ---- */
 
 static void settle_one(void *arg, const struct tr_bill *b)
 {
     struct ledger *l = arg;
-    char line[TR_ROW_BYTES];
-    if (was_seen(l, b))
-        return;
-    size_t n = tr_row_bill(b, l->c->model, line);
-    if (tr_lines_add(&l->rows, line, n) && tr_lines_commit(&l->rows) == 0)
-        (void)tr_lines_add(&l->rows, line, n);
+    struct tr_entry e;
+    tr_row_of_bill(b, l->c->model, &e);
+    if (!add(l, &e) && (tr_spool_commit(l->spool, true) || !add(l, &e)))
+        l->lost = true;
+}
+
+/* The queue is emptied for as long as there is somebody to say that it takes too long. */
+static void empty_queue(struct ledger *l)
+{
+    while (work(l) || ((l->failing || l->holds) && getppid() == l->c->parent_pid)) {
+        if (l->failing)
+            nap(RETRY_MS);
+        beat(l);
+    }
 }
 
 /* The engine is gone for good: nothing else will account for what it had not ended, or not recorded. */
 static void settle(struct ledger *l)
 {
-    while (work(l))
-        ;
+    tr_spool_unlimited(l->spool);
+    empty_queue(l);
     tr_settle_rings(l->s, settle_one, l);
-    int ret = tr_lines_commit(&l->rows);
-    l->lost = ret != 0;
-    if (ret)
-        tr_log(TR_LOG_ERROR, "cannot settle into the ledger: %s", strerror(-ret));
+    int ret = tr_spool_commit(l->spool, true);
+    l->lost |= ret != 0;
+    if (l->lost)
+        tr_log(TR_LOG_ERROR, "cannot settle into the ledger's spool: %s", strerror(-ret));
+    tr_feed_wake(l->feed);
+}
+
+/* The database has so long to take the rest; else the next start brings it there.  False: it does not
+ * even say no, and its thread cannot be waited for. */
+static bool end_feed(struct ledger *l, unsigned limit_ms)
+{
+    unsigned waited = 0;
+    tr_feed_finish(l->feed);
+    for (; !tr_feed_has_ended(l->feed) && waited < limit_ms; waited += 10) {
+        nap(10);
+        beat(l);
+    }
+    tr_feed_give_up(l->feed);
+    for (; !tr_feed_has_ended(l->feed) && waited < limit_ms + 1500; waited += 10)
+        nap(10);
+    if (!tr_spool_is_empty(l->spool))
+        tr_log(TR_LOG_WARN,
+               "the database has not taken all records: %llu bytes stay in the spool "
+               "for the next start",
+               (unsigned long long)tr_spool_bytes(l->spool));
+    return tr_feed_has_ended(l->feed);
 }
 
 static void take_signals(struct ledger *l)
@@ -252,42 +292,30 @@ static void take_signals(struct ledger *l)
 
 /* ---- start and loop ---- */
 
-/* The ledger of a service that was killed a moment ago may still be settling into this file. */
-static int open_soon(struct tr_lines *f, const char *path, struct tr_errbuf *err)
+static int open_both(struct ledger *l, const char *dir, struct tr_errbuf *err)
 {
-    int ret = tr_lines_open(f, path, err);
-    for (int tries = 0; ret == -EBUSY && tries < BUSY_TRIES; tries++) {
-        struct timespec pause = {.tv_nsec = BUSY_MS * 1000000L};
-        nanosleep(&pause, NULL);
-        ret = tr_lines_open(f, path, err);
+    int ret = tr_spool_open(&l->spool, dir, l->c->spool_max, err);
+    if (!ret)
+        ret = tr_feed_open(&l->feed, l->spool, l->c->address, l->stat, err);
+    if (ret) {
+        tr_spool_close(l->spool);
+        l->spool = NULL;
     }
     return ret;
 }
 
-static int open_files(struct ledger *l)
+/* The ledger of a service that was killed a moment ago may still be settling. */
+static int open_soon(struct ledger *l, const char *dir)
 {
     struct tr_errbuf err;
-    char path[4096];
-    if (snprintf(path, sizeof(path), "%s.delivery", l->c->path) >= (int)sizeof(path)) {
-        tr_log(TR_LOG_ERROR, "the path of the ledger is too long");
-        return -1;
+    int ret = open_both(l, dir, &err);
+    for (int tries = 0; ret == -EBUSY && tries < BUSY_TRIES; tries++) {
+        nap(BUSY_MS);
+        ret = open_both(l, dir, &err);
     }
-    if (open_soon(&l->rows, l->c->path, &err) || open_soon(&l->deliveries, path, &err)) {
+    if (ret)
         tr_log(TR_LOG_ERROR, "%s", err.msg);
-        return -1;
-    }
-    if (l->rows.torn)
-        tr_log(TR_LOG_WARN, "the ledger ended in a torn line of %llu bytes: cut off",
-               (unsigned long long)l->rows.torn);
-    l->seen = calloc(TR_BILL_CAP, sizeof(*l->seen));
-    if (!l->seen || tr_lines_tail(&l->rows, TAIL_BYTES, note_seen, l)) {
-        tr_log(TR_LOG_ERROR, "cannot read the ledger %s", l->c->path);
-        return -1;
-    }
-    if (l->n_seen > TR_BILL_CAP)
-        l->n_seen = TR_BILL_CAP;
-    qsort(l->seen, l->n_seen, sizeof(*l->seen), by_id);
-    return 0;
+    return ret;
 }
 
 static int open_signals(void)
@@ -300,14 +328,47 @@ static int open_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* After the files are open; nothing else is needed of the system. */
-static int confine(void)
+/* After everything is open for the first time.  What is opened later lies in two folders: segments of
+ * the spool, and the log of an SQLite database beside it. */
+static int confine(struct ledger *l, const char *dir)
 {
     struct tr_errbuf err;
-    int ret = tr_sandbox_enter(TR_SANDBOX_LEDGER, &err);
+    char file[4096];
+    const char *dirs[] = {dir, NULL};
+    bool server = tr_sink_is_server(l->c->address);
+    snprintf(file, sizeof(file), "%s", l->c->address);
+    if (!server)
+        dirs[1] = dirname(file);
+    int ret = tr_sandbox_enter_with(server ? TR_SANDBOX_LEDGER_NET : TR_SANDBOX_LEDGER, dirs,
+                                    server ? 1 : 2, &err);
     if (ret)
         tr_log(ret < 0 ? TR_LOG_ERROR : TR_LOG_WARN, "%s", err.msg);
     return ret < 0 ? -1 : 0;
+}
+
+static int start(struct ledger *l)
+{
+    char dir[4096];
+    if (tr_spool_place(l->c->address, l->c->spool, dir, sizeof(dir))) {
+        tr_log(TR_LOG_ERROR, "the path of the ledger is too long");
+        return -1;
+    }
+    if (open_soon(l, dir) || confine(l, dir))
+        return -1;
+    int ret = tr_feed_start(l->feed);
+    if (ret)
+        tr_log(TR_LOG_ERROR, "cannot start the ledger's thread: %s", strerror(-ret));
+    return ret;
+}
+
+/* How long to sleep when there is nothing to do. */
+static int pause_ms(struct ledger *l)
+{
+    if (l->failing || l->full)
+        return RETRY_MS;
+    if (tr_spool_trim(l->spool, TRIM_BYTES))
+        tr_feed_wake(l->feed);
+    return WAIT_MS;
 }
 
 static void run(struct ledger *l)
@@ -319,38 +380,35 @@ static void run(struct ledger *l)
         if (work(l))
             continue;
         bool orphan = getppid() != l->c->parent_pid;
-        if (orphan) {
-            struct timespec nap = {.tv_nsec = ENGINE_GONE_MS * 1000000L};
-            nanosleep(&nap, NULL);
-        }
+        if (orphan)
+            nap(ENGINE_GONE_MS);
         if (orphan || l->stop) {
             settle(l);
             return;
         }
         tr_bell_sleep(&l->s->ledger->sleeping);
         if (!work(l))
-            poll(fds, 2, WAIT_MS);
+            poll(fds, 2, pause_ms(l));
         tr_bell_awake(l->s->bell_ledger, &l->s->ledger->sleeping);
+        tr_stat_set(l->stat, TR_STAT_LEDGER_SPOOL_BYTES, tr_spool_bytes(l->spool));
         take_signals(l);
     }
 }
 
 int tr_ledger_main(struct tr_shm *s, const struct tr_ledger_config *c)
 {
-    struct ledger l = {
-        .s = s, .c = c, .stat = s->stat[TR_STAT_LEDGER], .rows.fd = -1, .deliveries.fd = -1};
-    for (uint32_t a = 0; a < TR_MAX_AREAS; a++)
-        l.credit[a] = TR_DELIVERY_CAP;
+    struct ledger l = {.s = s, .c = c, .stat = s->stat[TR_STAT_LEDGER]};
     l.signals = open_signals();
     int status = 1;
     confirm_again(&l);
-    if (l.signals >= 0 && open_files(&l) == 0 && confine() == 0) {
+    if (l.signals >= 0 && start(&l) == 0) {
         run(&l);
         status = l.lost;
+        if (!end_feed(&l, getppid() == c->parent_pid ? TOLD_MS : ORPHAN_MS))
+            _exit(status);
     }
-    tr_lines_close(&l.rows);
-    tr_lines_close(&l.deliveries);
-    free(l.seen);
+    tr_feed_close(l.feed);
+    tr_spool_close(l.spool);
     if (l.signals >= 0)
         close(l.signals);
     return status;

@@ -3,94 +3,122 @@
 
 #include "base/clock.h"
 #include "shm/close.h"
-#include "shm/stream_id.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-struct line {
-    char *p;
-    size_t len;
+/* ---- text ---- */
+
+/* Bytes of the character of UTF-8 at s, 0 if it is none or one that controls. */
+static size_t character(const unsigned char *s)
+{
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    uint32_t c = s[0];
+    size_t n = c < 0x80 ? 1 : c >= 0xf0 && c < 0xf8 ? 4 : c >= 0xe0 ? 3 : 2;
+    if (c >= 0xf8 || (c >= 0x80 && c < 0xc0))
+        return 0;
+    if (n > 1)
+        c &= 0x7fu >> n;
+    for (size_t i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80) /* also the NUL at the end */
+            return 0;
+        c = c << 6 | (s[i] & 0x3f);
+    }
+    bool control = c < 0x20 || (c >= 0x7f && c < 0xa0);
+    return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) || control ? 0 : n;
+}
+
+static void clean_name(char *s)
+{
+    while (*s) {
+        size_t n = character((const unsigned char *)s);
+        if (!n)
+            *s = '?';
+        s += n ? n : 1;
+    }
+}
+
+static void clean_ascii(char *s)
+{
+    for (; *s; s++)
+        if (*s < 0x20 || *s > 0x7e)
+            *s = '?';
+}
+
+void tr_row_clean(struct tr_row *r)
+{
+    clean_ascii(r->request_id);
+    clean_ascii(r->key);
+    clean_ascii(r->status);
+    clean_ascii(r->reason);
+    clean_name(r->model);
+}
+
+static void copy(char *to, size_t size, const char *from)
+{
+    size_t n = strnlen(from, size - 1);
+    memcpy(to, from, n);
+    memset(to + n, 0, size - n);
+}
+
+/* ---- numbers ---- */
+
+/* One difference of the clocks for all times of a row, so that they keep their order. */
+struct calendar {
+    int64_t origin_us; /* wall clock at 0 of the other */
 };
 
-static void put(struct line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(struct line *l, const char *fmt, ...)
+static struct calendar now(void)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(l->p + l->len, TR_ROW_BYTES - l->len, fmt, ap);
-    va_end(ap);
-    if (n > 0)
-        l->len += (size_t)n < TR_ROW_BYTES - l->len ? (size_t)n : TR_ROW_BYTES - l->len - 1;
+    return (struct calendar){(int64_t)(tr_wall_of_ns(1) * 1e6)};
 }
 
-/* Printable ASCII as it is, everything else as \u00XX: ids are ASCII by contract, and a byte that
- * is not cannot break the line. */
-static void put_string(struct line *l, const char *key, const char *s)
+/* 0 for what did not happen, and for what is no time of this machine. */
+static int64_t micros(struct calendar c, uint64_t ns)
 {
-    put(l, "\"%s\":\"", key);
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c < 0x20 || c > 0x7e || c == '"' || c == '\\')
-            put(l, "\\u%04x", c);
-        else
-            put(l, "%c", c);
-    }
-    put(l, "\",");
+    return ns && ns < INT64_MAX ? c.origin_us + (int64_t)(ns / 1000) : 0;
 }
 
-static void put_time(struct line *l, const char *key, uint64_t ns)
+static int64_t count(uint64_t n)
 {
-    if (ns)
-        put(l, "\"%s\":%.6f,", key, tr_wall_of_ns(ns));
-    else
-        put(l, "\"%s\":null,", key);
+    return n < INT64_MAX ? (int64_t)n : INT64_MAX;
 }
 
-size_t tr_row_bill(const struct tr_bill *b, const char *model, char out[TR_ROW_BYTES])
+/* ---- the two parts ---- */
+
+void tr_row_of_bill(const struct tr_bill *b, const char *model, struct tr_entry *out)
 {
-    struct line l = {.p = out};
-    char id[TR_STREAM_ID_BYTES];
-    tr_stream_id_format((struct tr_stream_id){b->slot, b->gen, b->stream_rand}, id);
-    put(&l, "{");
-    put_string(&l, "request_id", b->request_id);
-    put_string(&l, "stream_id", id);
-    put_string(&l, "key", b->key);
-    put_string(&l, "model", model);
     const struct tr_close_info *end = tr_close_info(tr_close_of(b->state, b->finish, b->err));
-    put_string(&l, "status", tr_state_name(end->state));
-    put_string(&l, "reason", end->reason);
-    put_time(&l, "created_at", b->arrival_ns);
-    put_time(&l, "first_token_at", b->first_token_ns);
-    put_time(&l, "finished_at", b->finished_ns);
-    put(&l, "\"choices\":%" PRIu32 ",\"prompt_tokens\":%" PRIu64 ",\"cached_tokens\":%" PRIu64,
-        b->choices, b->prompt_tokens, b->cached_tokens);
-    put(&l, ",\"completion_tokens\":%" PRIu64 ",\"overrun_tokens\":%" PRIu64 ",",
-        b->completion_tokens, b->overrun_tokens);
-    if (b->last_token == UINT32_MAX)
-        put(&l, "\"last_token\":null,");
-    else
-        put(&l, "\"last_token\":%" PRIu32 ",", b->last_token);
-    put_time(&l, "disconnect_at", b->disconnect_ns);
-    put_time(&l, "cancel_ack_at", b->cancel_ack_ns);
-    l.len--; /* the comma */
-    put(&l, "}\n");
-    return l.len;
+    struct calendar c = now();
+    struct tr_row *r = &out->bill;
+    *out = (struct tr_entry){.kind = TR_ENTRY_BILL};
+    copy(r->request_id, sizeof(r->request_id), b->request_id);
+    tr_stream_id_format((struct tr_stream_id){b->slot, b->gen, b->stream_rand}, r->stream_id);
+    copy(r->key, sizeof(r->key), b->key);
+    copy(r->model, sizeof(r->model), model);
+    copy(r->status, sizeof(r->status), tr_state_name(end->state));
+    copy(r->reason, sizeof(r->reason), end->reason);
+    r->created_us = micros(c, b->arrival_ns);
+    r->first_token_us = micros(c, b->first_token_ns);
+    r->finished_us = micros(c, b->finished_ns);
+    r->choices = b->choices;
+    r->prompt_tokens = count(b->prompt_tokens);
+    r->cached_tokens = count(b->cached_tokens);
+    r->completion_tokens = count(b->completion_tokens);
+    r->overrun_tokens = count(b->overrun_tokens);
+    r->last_token = b->last_token == UINT32_MAX ? -1 : (int64_t)b->last_token;
+    r->disconnect_us = micros(c, b->disconnect_ns);
+    r->cancel_ack_us = micros(c, b->cancel_ack_ns);
+    tr_row_clean(r);
 }
 
-size_t tr_row_delivery(const struct tr_delivery *d, char out[TR_ROW_BYTES])
+void tr_row_of_delivery(const struct tr_delivery *d, struct tr_entry *out)
 {
-    struct line l = {.p = out};
-    put(&l, "{");
-    put_string(&l, "request_id", d->request_id);
-    put(&l, "\"stream_rand\":\"%016" PRIx64 "\",", d->stream_rand);
-    put_time(&l, "first_byte_at", d->first_byte_ns);
-    put(&l, "\"delivered_tokens\":%" PRIu32 ",", d->delivered_tokens);
-    put_time(&l, "closed_at", d->closed_ns);
-    l.len--;
-    put(&l, "}\n");
-    return l.len;
+    struct calendar c = now();
+    *out = (struct tr_entry){.kind = TR_ENTRY_DELIVERY};
+    tr_stream_id_format((struct tr_stream_id){d->slot, d->gen, d->stream_rand},
+                        out->delivery.stream_id);
+    out->delivery.first_byte_us = micros(c, d->first_byte_ns);
+    out->delivery.delivered_tokens = d->delivered_tokens;
+    out->delivery.closed_us = micros(c, d->closed_ns);
 }

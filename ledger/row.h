@@ -59,10 +59,11 @@ struct tr_row_whole {
     bool delivered;
 };
 
-enum { TR_ROW_BYTES = 2048 };
+/* What engines and frontends wrote, as entries.  `model` is the served name. */
+void tr_row_of_bill(const struct tr_bill *b, const char *model, struct tr_entry *out);
+void tr_row_of_delivery(const struct tr_delivery *d, struct tr_entry *out);
 
-/* One line with its newline.  Bytes written, always < TR_ROW_BYTES. */
-size_t tr_row_bill(const struct tr_bill *b, const char *model, char out[TR_ROW_BYTES]);
-size_t tr_row_delivery(const struct tr_delivery *d, char out[TR_ROW_BYTES]);
+/* Makes text that came from a file or another process what it is to be (above). */
+void tr_row_clean(struct tr_row *r);
 
 #endif

@@ -47,14 +47,22 @@ struct tr_sink_ops {
                 int (*fn)(void *arg, const struct tr_row_whole *r), void *arg,
                 struct tr_errbuf *err);
 
+    /* Looks for damage in the database itself, which may take long, and calls fn with a sentence for
+     * each; what a row says is not its business.  0, or -errno and a sentence: it could not look. */
+    int (*check)(struct tr_sink *k, void (*fn)(void *arg, const char *sentence), void *arg,
+                 struct tr_errbuf *err);
+
     /* NULL is accepted. */
     void (*close)(struct tr_sink *k);
 };
 
 extern const struct tr_sink_ops tr_sink_sqlite;
 
+/* Whether the address is one of PostgreSQL. */
+bool tr_sink_is_server(const char *address);
+
 /* By the address that --ledger takes: postgresql:// and postgres:// are PostgreSQL, all else is a file
- * of SQLite.  NULL: this build lacks that database. */
-const struct tr_sink_ops *tr_sink_for(const char *url);
+ * of SQLite. */
+const struct tr_sink_ops *tr_sink_for(const char *address);
 
 #endif

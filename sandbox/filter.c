@@ -24,7 +24,12 @@
 #define SANITIZED 1
 #endif
 
-enum { F = 1u << TR_SANDBOX_FRONTEND, E = 1u << TR_SANDBOX_ENGINE, L = 1u << TR_SANDBOX_LEDGER };
+enum {
+    F = 1u << TR_SANDBOX_FRONTEND,
+    E = 1u << TR_SANDBOX_ENGINE,
+    N = 1u << TR_SANDBOX_LEDGER_NET,
+    L = 1u << TR_SANDBOX_LEDGER | N
+};
 
 /* Stands in calls.def for a value that is known only when the filter is made. */
 enum { OWN_PID = INT32_MAX };

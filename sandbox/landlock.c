@@ -37,16 +37,31 @@ static uint64_t fs_rights(int abi)
     return (1ull << n) - 1;
 }
 
-int tr_landlock_nothing(int abi)
+static int allow_folder(int ruleset, int abi, int folder)
+{
+    struct landlock_path_beneath_attr a = {
+        .parent_fd = folder,
+        .allowed_access = (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
+                           LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG |
+                           LANDLOCK_ACCESS_FS_REMOVE_FILE | 1ull << (FS_3_TRUNCATE - 1)) &
+                          fs_rights(abi)};
+    return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &a, 0) < 0 ? -errno
+                                                                                          : 0;
+}
+
+int tr_landlock_only(int abi, const int *folders, int n)
 {
     struct ruleset r = {.fs = fs_rights(abi),
                         .net = abi >= 4 ? NET_4_BIND_CONNECT : 0,
                         .scoped = abi >= 6 ? SCOPE_6_ABSTRACT_SIGNAL : 0};
-    /* All of this is handled and no rule allows any of it. */
-    int fd = (int)syscall(SYS_landlock_create_ruleset, &r, sizeof(r), 0);
+    /* All of this is handled, and allowed is only what the folders' rules say. */
+    int fd = (int)syscall(SYS_landlock_create_ruleset, &r, sizeof(r), 0), ret = 0;
     if (fd < 0)
         return -errno;
-    int ret = syscall(SYS_landlock_restrict_self, fd, 0) < 0 ? -errno : 0;
+    for (int i = 0; i < n && !ret; i++)
+        ret = allow_folder(fd, abi, folders[i]);
+    if (!ret && syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+        ret = -errno;
     close(fd);
     return ret;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox/sandbox.h"
 
+#include "base/assert.h"
 #include "sandbox/filter.h"
 #include "sandbox/landlock.h"
 
@@ -81,17 +82,34 @@ static int give_up(enum tr_sandbox who, const char **step)
     return close_standard_fds();
 }
 
-static int enter(enum tr_sandbox who, const char **step, const char **missing)
+static int restrict_files(const char *const *folders, int n, const char **missing)
+{
+    int fd[TR_SANDBOX_FOLDERS], abi = tr_landlock_abi(), ret = 0, opened = 0;
+    if (!abi) {
+        *missing = "Landlock";
+        return 0;
+    }
+    for (; opened < n && !ret; opened++) {
+        fd[opened] = open(folders[opened], O_PATH | O_DIRECTORY | O_CLOEXEC);
+        ret = fd[opened] < 0 ? -errno : 0;
+    }
+    if (!ret)
+        ret = tr_landlock_only(abi, fd, n);
+    while (opened--)
+        if (fd[opened] >= 0)
+            close(fd[opened]);
+    return ret;
+}
+
+static int enter(enum tr_sandbox who, const char *const *folders, int n, const char **step,
+                 const char **missing)
 {
     int ret = give_up(who, step);
     if (ret)
         return ret;
-    if (who == TR_SANDBOX_FRONTEND) {
-        int abi = tr_landlock_abi();
-        if (!abi)
-            *missing = "Landlock";
+    if (who == TR_SANDBOX_FRONTEND || who == TR_SANDBOX_LEDGER) {
         *step = "Landlock";
-        ret = abi ? tr_landlock_nothing(abi) : 0;
+        ret = restrict_files(folders, n, missing);
         if (ret)
             return ret;
     }
@@ -111,9 +129,16 @@ int tr_sandbox_prepare(struct tr_errbuf *err)
 
 int tr_sandbox_enter(enum tr_sandbox who, struct tr_errbuf *err)
 {
+    return tr_sandbox_enter_with(who, NULL, 0, err);
+}
+
+int tr_sandbox_enter_with(enum tr_sandbox who, const char *const *folders, int n,
+                          struct tr_errbuf *err)
+{
     const char *step = "", *missing = NULL;
+    TR_ASSERT(n <= TR_SANDBOX_FOLDERS);
     tzset(); /* reads its file now: every line of the log asks for the time zone */
-    int ret = enter(who, &step, &missing);
+    int ret = enter(who, folders, n, &step, &missing);
     if (ret)
         return tr_errf(err, ret, "cannot enter the sandbox (%s): %s", step, strerror(-ret));
     entered = true;

@@ -8,7 +8,9 @@
  *              bind or connect, no signal and no abstract socket out of its domain; seccomp: the calls
  *              of calls.def, no executable memory, no process, no new socket
  *   engine     no capabilities (tr_sandbox_prepare); seccomp: memory, threads, its doorbells, log
- *   ledger     no capabilities; seccomp: the same and writing to the files it has open
+ *   ledger     no capabilities; Landlock: files in its spool and beside its database, and nothing else;
+ *              seccomp: the same as the engine, and files
+ *   ledger that writes to a server: no Landlock, and sockets
  *
  *   I1  entering it needs no privilege, and nothing gives back what it took
  *   I2  it holds for every thread: filters for those there are and those to come, Landlock for those
@@ -23,7 +25,12 @@
 
 #include "base/err.h"
 
-enum tr_sandbox { TR_SANDBOX_FRONTEND, TR_SANDBOX_ENGINE, TR_SANDBOX_LEDGER };
+enum tr_sandbox {
+    TR_SANDBOX_FRONTEND,
+    TR_SANDBOX_ENGINE,
+    TR_SANDBOX_LEDGER,    /* its database is a file */
+    TR_SANDBOX_LEDGER_NET /* ... is behind a socket */
+};
 
 /* For a process that must start threads before it can enter: capabilities belong to threads, so they
  * are given up here, all but reading files of other users.  0, or -errno and a sentence. */
@@ -33,5 +40,11 @@ int tr_sandbox_prepare(struct tr_errbuf *err);
  * named in *err; the rest holds.  -errno and a sentence: it could not be entered, and the process must
  * not go on. */
 int tr_sandbox_enter(enum tr_sandbox who, struct tr_errbuf *err);
+
+/* The same for TR_SANDBOX_LEDGER, with `n` <= TR_SANDBOX_FOLDERS folders in which plain files may be
+ * opened, made and removed. */
+enum { TR_SANDBOX_FOLDERS = 4 };
+int tr_sandbox_enter_with(enum tr_sandbox who, const char *const *folders, int n,
+                          struct tr_errbuf *err);
 
 #endif

@@ -317,6 +317,17 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
                (double)b.held / kib);
 }
 
+static void configure_ledger(struct tr_heritage *h)
+{
+    const struct tr_options *o = &h->opt;
+    h->ledger = (struct tr_ledger_config){.address = o->ledger,
+                                          .spool = o->ledger_spool,
+                                          .spool_max = (uint64_t)o->ledger_spool_max,
+                                          .durability = (enum tr_durability)o->ledger_durability,
+                                          .model = h->served_name,
+                                          .parent_pid = h->supervisor};
+}
+
 int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
 {
     struct model_facts m = {0};
@@ -338,8 +349,7 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
         return ret;
     configure_engine(h);
     configure_frontend(h, &c);
-    h->ledger = (struct tr_ledger_config){
-        .path = h->opt.ledger, .model = h->served_name, .parent_pid = h->supervisor};
+    configure_ledger(h);
     tell_bounds(h, &c);
     return open_observer(h, &c, err);
 }

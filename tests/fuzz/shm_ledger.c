@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the ledger reads in shared memory: delivery records of a frontend, billing records and rings of
- * an engine.  Whatever they hold, each becomes one line of printable ASCII that is JSON as far as a
- * glance can tell, and the queues end. */
+ * an engine.  Whatever they hold, each becomes one entry with clean text that can be packed and read
+ * again, and the queues end. */
 #include "base/assert.h"
+#include "ledger/pack.h"
 #include "ledger/row.h"
 #include "ledger/settle.h"
 #include "testlib/shm_rig.h"
@@ -29,35 +30,40 @@ static void take(struct input *in, void *out, size_t n)
     in->left -= n;
 }
 
-/* One object, its strings closed, nothing that breaks a line. */
-static void check_line(const char *line, size_t n)
+/* Text as ledger/row.h promises it, numbers that are counts or times, and all of it packs. */
+static void check_ascii(const char *s, size_t size)
 {
-    bool quoted = false;
-    TR_ASSERT(n >= 3 && n < TR_ROW_BYTES && line[0] == '{' && line[n - 2] == '}' &&
-              line[n - 1] == '\n');
-    for (size_t i = 0; i < n - 1; i++) {
-        TR_ASSERT(line[i] >= 0x20 && line[i] <= 0x7e);
-        if (quoted && line[i] == '\\')
-            i++;
-        else if (line[i] == '"')
-            quoted = !quoted;
-        else
-            TR_ASSERT(quoted || line[i] != '{' || i == 0);
-    }
-    TR_ASSERT(!quoted);
+    size_t n = strnlen(s, size);
+    TR_ASSERT(n < size);
+    for (size_t i = 0; i < n; i++)
+        TR_ASSERT(s[i] >= 0x20 && s[i] <= 0x7e);
+}
+
+static void check_entry(const struct tr_entry *e)
+{
+    uint8_t packed[TR_PACK_MAX];
+    struct tr_entry back;
+    TR_ASSERT(tr_unpack(packed, tr_pack(e, packed), &back) == 0 && back.kind == e->kind);
+    if (e->kind == TR_ENTRY_DELIVERY)
+        return;
+    check_ascii(e->bill.request_id, sizeof(e->bill.request_id));
+    check_ascii(e->bill.key, sizeof(e->bill.key));
+    for (const int64_t *v = &e->bill.created_us; v <= &e->bill.cancel_ack_us; v++)
+        TR_ASSERT(*v >= (v == &e->bill.last_token ? -1 : 0));
 }
 
 static void check_bill(void *arg, const struct tr_bill *b)
 {
-    char line[TR_ROW_BYTES];
+    struct tr_entry e;
     (void)arg;
-    check_line(line, tr_row_bill(b, "sim", line));
+    tr_row_of_bill(b, "sim", &e);
+    check_entry(&e);
 }
 
 static void deliveries(struct input *in)
 {
     struct tr_delivery d;
-    char line[TR_ROW_BYTES];
+    struct tr_entry e;
     uint64_t head = atomic_load(&r.s.ledger->delivery_head[0]), jump;
     struct tr_delivery *q =
         (struct tr_delivery *)((char *)r.s.area[0] + tr_layout_area_delivery(&r.s.config));
@@ -69,8 +75,10 @@ static void deliveries(struct input *in)
     atomic_store(&r.s.area[0]->delivery_tail, head + jump);
     uint64_t n = 0;
     tr_role = TR_ROLE_LEDGER;
-    for (; tr_delivery_pop(&r.s, 0, &d) == 0; n++)
-        check_line(line, tr_row_delivery(&d, line));
+    for (; tr_delivery_pop(&r.s, 0, &d) == 0; n++) {
+        tr_row_of_delivery(&d, &e);
+        check_entry(&e);
+    }
     TR_ASSERT(n == (jump <= TR_DELIVERY_CAP ? jump : 0));
     atomic_store(&r.s.area[0]->delivery_tail, head + n);
 }

@@ -74,6 +74,15 @@ def until(fn, limit=WAIT, pause=0.02):
         time.sleep(pause)
 
 
+def ledger_rows(address, *more):
+    """What `tokenring ledger export` says of it."""
+    p = subprocess.run([BIN, "ledger", "export", "--ledger", address, *more], stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, encoding="utf-8", check=False)
+    if p.returncode:
+        raise RuntimeError(f"ledger export: status {p.returncode}: {p.stderr}")
+    return [json.loads(line) for line in p.stdout.splitlines()]
+
+
 def main():
     word = os.environ.get("TEST", "")
     for fn in _tests:
@@ -297,7 +306,7 @@ class Server:
 
     def __init__(self, flags=SIM, ledger=True, before=None, faults=False, **more):
         self.dir = tempfile.mkdtemp(prefix="tokenring-test-")
-        self.ledger = ledger if isinstance(ledger, str) else os.path.join(self.dir, "ledger.jsonl")
+        self.ledger = ledger if isinstance(ledger, str) else os.path.join(self.dir, "ledger.db")
         args = dict(flags, port=free_port(), **({"ledger": self.ledger} if ledger else {}))
         args.update(more)
         # Its own: one that is killed leaves it behind.  A socket's path has 107 bytes at most.
@@ -469,9 +478,8 @@ class Server:
         return until(quiet, limit)
 
     def rows(self):
-        """The ledger, oldest first."""
-        with open(self.ledger, encoding="utf-8") as f:
-            return [json.loads(line) for line in f]
+        """The ledger, oldest first: what the database and the spool hold, also while the service runs."""
+        return ledger_rows(self.ledger)
 
     def row(self, request_id, limit=WAIT):
         """The one row of a request, waited for."""

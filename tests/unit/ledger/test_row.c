@@ -1,73 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Records of other processes as entries, and entries as bytes. */
 #include "ledger/row.h"
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "ledger/pack.h"
 #include "shm/ring.h"
 
 #include <criterion/criterion.h>
-#include <jansson.h>
+#include <errno.h>
 #include <string.h>
 
-static char line[TR_ROW_BYTES];
-
-static json_t *parse(size_t n)
-{
-    json_error_t e;
-    cr_assert_eq(line[n - 1], '\n');
-    cr_assert_null(memchr(line, '\n', n - 1), "one line");
-    json_t *j = json_loadb(line, n, JSON_REJECT_DUPLICATES, &e);
-    cr_assert_not_null(j, "%s", e.text);
-    return j;
-}
-
-static const char *text(json_t *j, const char *key)
-{
-    return json_string_value(json_object_get(j, key));
-}
+static struct tr_entry e;
 
 Test(row, a_record_has_every_billing_column)
 {
+    uint64_t now = tr_now_ns();
     struct tr_bill b = {.request_id = "req-1",
                         .key = "k",
                         .slot = 3,
                         .gen = 2,
                         .choices = 2,
                         .stream_rand = 5,
-                        .arrival_ns = tr_now_ns(),
+                        .arrival_ns = now,
+                        .finished_ns = now + 2000,
                         .prompt_tokens = 7,
+                        .cached_tokens = 3,
                         .completion_tokens = 9,
                         .overrun_tokens = 1,
                         .last_token = 42,
+                        .disconnect_ns = now + 1000,
                         .state = TR_COMPLETED,
                         .finish = TR_FINISH_EOG};
-    json_t *j = parse(tr_row_bill(&b, "m", line));
-    const char *keys[] = {"request_id",
-                          "stream_id",
-                          "key",
-                          "model",
-                          "status",
-                          "reason",
-                          "created_at",
-                          "first_token_at",
-                          "finished_at",
-                          "choices",
-                          "prompt_tokens",
-                          "cached_tokens",
-                          "completion_tokens",
-                          "overrun_tokens",
-                          "last_token",
-                          "disconnect_at",
-                          "cancel_ack_at"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        cr_assert_not_null(json_object_get(j, keys[i]), "%s", keys[i]);
-    cr_assert_str_eq(text(j, "stream_id"), "tr-3-2-0000000000000005");
-    cr_assert_str_eq(text(j, "status"), "completed");
-    cr_assert_eq(json_integer_value(json_object_get(j, "completion_tokens")), 9);
-    cr_assert(json_is_null(json_object_get(j, "first_token_at")));
-    double at = json_number_value(json_object_get(j, "created_at"));
-    cr_assert(at > tr_wall_s() - 60 && at < tr_wall_s() + 60);
-    json_decref(j);
+    tr_row_of_bill(&b, "m", &e);
+    const struct tr_row *r = &e.bill;
+    cr_assert_eq(e.kind, TR_ENTRY_BILL);
+    cr_expect_str_eq(r->request_id, "req-1");
+    cr_expect_str_eq(r->stream_id, "tr-3-2-0000000000000005");
+    cr_expect_str_eq(r->key, "k");
+    cr_expect_str_eq(r->model, "m");
+    cr_expect_str_eq(r->status, "completed");
+    cr_expect(r->choices == 2 && r->prompt_tokens == 7 && r->cached_tokens == 3 &&
+              r->completion_tokens == 9 && r->overrun_tokens == 1 && r->last_token == 42);
+    double at = (double)r->created_us * 1e-6;
+    cr_expect(at > tr_wall_s() - 60 && at < tr_wall_s() + 60);
+    cr_expect_eq(r->first_token_us, 0, "null");
+    cr_expect_eq(r->disconnect_us, r->created_us + 1, "one calendar for all times of a row");
+    cr_expect_eq(r->finished_us, r->created_us + 2);
 }
 
 Test(row, every_end_has_a_status_and_a_reason)
@@ -86,32 +65,123 @@ Test(row, every_end_has_a_status_and_a_reason)
                             .finish = rows[i].finish,
                             .err = rows[i].err,
                             .last_token = UINT32_MAX};
-        json_t *j = parse(tr_row_bill(&b, "m", line));
-        cr_assert_str_eq(text(j, "status"), rows[i].status);
-        cr_assert_str_eq(text(j, "reason"), rows[i].reason);
-        cr_assert(json_is_null(json_object_get(j, "last_token")));
-        json_decref(j);
+        tr_row_of_bill(&b, "m", &e);
+        cr_expect_str_eq(e.bill.status, rows[i].status);
+        cr_expect_str_eq(e.bill.reason, rows[i].reason);
+        cr_expect_eq(e.bill.last_token, -1);
     }
 }
 
-Test(row, strings_of_other_processes_cannot_break_the_line)
+Test(row, strings_of_other_processes_come_out_clean)
 {
     struct tr_bill b = {.last_token = UINT32_MAX};
-    memset(b.request_id, '"', sizeof(b.request_id) - 1);
-    memset(b.key, '\n', sizeof(b.key) - 1);
-    json_t *j = parse(tr_row_bill(&b, "m\\\x01\xff", line));
-    cr_assert_eq(strlen(text(j, "request_id")), sizeof(b.request_id) - 1);
-    json_decref(j);
+    memset(b.request_id, '\n', sizeof(b.request_id) - 1);
+    memset(b.key, 0xf7, sizeof(b.key)); /* without an end, too */
+    tr_row_of_bill(&b, "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8c\x8a", &e);
+    cr_expect_eq(strspn(e.bill.request_id, "?"), sizeof(b.request_id) - 1);
+    cr_expect_eq(strspn(e.bill.key, "?"), sizeof(b.key) - 1);
+    cr_expect_str_eq(e.bill.model, "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8c\x8a");
+    /* A byte alone, overlong, a surrogate, beyond Unicode, cut short, controls. */
+    tr_row_of_bill(&b, "\xff \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80 \x01 \xc2\x85 \xc3", &e);
+    cr_expect_str_eq(e.bill.model, "? ?? ??? ???? ? ?? ?");
 }
 
-Test(row, a_delivery_names_its_request)
+Test(row, a_delivery_names_its_stream)
 {
-    struct tr_delivery d = {
-        .request_id = "r", .stream_rand = 0xab, .delivered_tokens = 4, .closed_ns = tr_now_ns()};
-    json_t *j = parse(tr_row_delivery(&d, line));
-    cr_assert_str_eq(text(j, "request_id"), "r");
-    cr_assert_str_eq(text(j, "stream_rand"), "00000000000000ab");
-    cr_assert(json_is_null(json_object_get(j, "first_byte_at")));
-    cr_assert_eq(json_integer_value(json_object_get(j, "delivered_tokens")), 4);
-    json_decref(j);
+    struct tr_delivery d = {.request_id = "r",
+                            .slot = 1,
+                            .gen = 2,
+                            .stream_rand = 0xab,
+                            .delivered_tokens = 4,
+                            .closed_ns = tr_now_ns()};
+    tr_row_of_delivery(&d, &e);
+    cr_assert_eq(e.kind, TR_ENTRY_DELIVERY);
+    cr_expect_str_eq(e.delivery.stream_id, "tr-1-2-00000000000000ab");
+    cr_expect(e.delivery.first_byte_us == 0 && e.delivery.delivered_tokens == 4 &&
+              e.delivery.closed_us > 0);
+}
+
+/* ---- packed ---- */
+
+static uint8_t packed[TR_PACK_MAX];
+
+static void fill(struct tr_row *r)
+{
+    memset(r, 0xff, sizeof(*r)); /* longest text, largest numbers */
+    memset(r, 'x', offsetof(struct tr_row, created_us));
+    r->request_id[sizeof(r->request_id) - 1] = r->key[sizeof(r->key) - 1] = '\0';
+    r->model[sizeof(r->model) - 1] = r->status[sizeof(r->status) - 1] = '\0';
+    r->reason[sizeof(r->reason) - 1] = '\0';
+    strcpy(r->stream_id, "tr-ffffffff-ffffffff-ffffffffffffffff");
+    for (int64_t *v = &r->created_us; v <= &r->cancel_ack_us; v++)
+        *v = INT64_MAX;
+}
+
+Test(pack, the_longest_entry_fits_and_comes_back_whole)
+{
+    struct tr_entry in = {.kind = TR_ENTRY_BILL}, out;
+    fill(&in.bill);
+    size_t n = tr_pack(&in, packed);
+    cr_assert_leq(n, TR_PACK_MAX);
+    cr_assert_eq(tr_unpack(packed, n, &out), 0);
+    cr_expect_str_eq(out.bill.request_id, in.bill.request_id);
+    cr_expect_str_eq(out.bill.stream_id, in.bill.stream_id);
+    cr_expect_str_eq(out.bill.model, in.bill.model);
+    cr_expect_arr_eq(&out.bill.created_us, &in.bill.created_us, 11 * sizeof(int64_t));
+    in.bill.last_token = -1;
+    in.bill.created_us = 1796041097584944;
+    cr_assert_eq(tr_unpack(packed, tr_pack(&in, packed), &out), 0);
+    cr_expect(out.bill.last_token == -1 && out.bill.created_us == 1796041097584944);
+}
+
+Test(pack, a_delivery_comes_back_whole)
+{
+    struct tr_entry in = {.kind = TR_ENTRY_DELIVERY,
+                          .delivery = {"tr-1-2-00000000000000ab", 5, 70000, INT64_MAX}},
+                    out;
+    cr_assert_eq(tr_unpack(packed, tr_pack(&in, packed), &out), 0);
+    cr_expect_eq(out.kind, TR_ENTRY_DELIVERY);
+    cr_expect_str_eq(out.delivery.stream_id, in.delivery.stream_id);
+    cr_expect(out.delivery.first_byte_us == 5 && out.delivery.delivered_tokens == 70000 &&
+              out.delivery.closed_us == INT64_MAX);
+}
+
+static int unpack(const char *bytes, size_t n)
+{
+    memcpy(packed, bytes, n);
+    return tr_unpack(packed, n, &e);
+}
+#define UNPACK(bytes) unpack(bytes, sizeof(bytes) - 1)
+#define ID "\xa9stream_id\xb7tr-1-2-00000000000000ab"
+
+Test(pack, columns_of_a_newer_version_are_skipped_and_those_of_an_older_one_missing)
+{
+    cr_assert_eq(UNPACK("\x84\xa4kind\x01\xa3new\xa5value\xa5newer\xcd\x01\x00" ID), 0);
+    cr_expect(e.bill.prompt_tokens == 0 && e.bill.last_token == -1);
+    cr_assert_eq(UNPACK("\x83\xa4kind\x02" ID "\xa9"
+                        "closed_us\xd0\x7f"),
+                 0);
+    cr_expect_eq(e.delivery.closed_us, 127);
+}
+
+Test(pack, anything_else_is_refused)
+{
+    cr_expect_eq(UNPACK(""), -EINVAL);
+    cr_expect_eq(UNPACK("\x80"), -EINVAL, "no kind");
+    cr_expect_eq(UNPACK("\x82\xa4kind\x03" ID), -EINVAL, "an unknown kind");
+    cr_expect_eq(UNPACK("\x81\xa4kind\x01"), -EINVAL, "no stream id");
+    cr_expect_eq(UNPACK("\x82\xa4kind\x01\xa9stream_id\xa3two"), -EINVAL, "one that is none");
+    cr_expect_eq(UNPACK("\x82\xa4kind\x01" ID "\x00"), -EINVAL, "bytes left over");
+    cr_expect_eq(UNPACK("\x83\xa4kind\x01" ID "\xa7"
+                        "choices\xff"),
+                 -EINVAL, "below zero");
+    cr_expect_eq(UNPACK("\x83\xa4kind\x01" ID "\xa7"
+                        "choices\xa1x"),
+                 -EINVAL, "text for a number");
+    cr_expect_eq(UNPACK("\x83\xa4kind\x01" ID "\xa3key\x05"), -EINVAL, "a number for text");
+    cr_expect_eq(UNPACK("\x83\xa4kind\x01" ID "\xa3key\xa1\x00"), -EINVAL, "a NUL");
+    cr_expect_eq(UNPACK("\x83\xa4kind\x01" ID "\xa3key\xdb\xff\xff\xff\xff"), -EINVAL,
+                 "no such length");
+    cr_expect_eq(UNPACK("\xdf\xff\xff\xff\xff\xa4kind\x01" ID), -EINVAL, "no such map");
+    cr_expect_eq(UNPACK("\x83\xa4kind\x01" ID "\xa3key\x90"), -EINVAL, "an array");
 }

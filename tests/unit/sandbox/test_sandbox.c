@@ -289,13 +289,12 @@ static int clone3_is_not_there(const void *arg)
     return syscall(SYS_clone3, &a, sizeof(a)) >= 0 || errno != ENOSYS;
 }
 
-Test(sandbox, nobody_opens_a_file, .init = prepare)
+Test(sandbox, neither_frontend_nor_engine_opens_a_file, .init = prepare)
 {
     if (!filtered())
         return;
     ENDS(TR_SANDBOX_FRONTEND, opens_nothing, NULL, "frontend");
     ENDS(TR_SANDBOX_ENGINE, opens_nothing, NULL, "engine");
-    ENDS(TR_SANDBOX_LEDGER, opens_nothing, NULL, "ledger");
 }
 
 Test(sandbox, a_region_mapped_read_only_stays_so, .init = prepare)
@@ -481,7 +480,7 @@ static int landlocked(int (*act)(int abi))
     pid_t pid = fork();
     if (!pid) {
         alarm(LIMIT_S);
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || tr_landlock_nothing(abi))
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || tr_landlock_only(abi, NULL, 0))
             _exit(ENTER_FAILED);
         _exit(act(abi));
     }
@@ -587,25 +586,74 @@ Test(sandbox, a_kernel_without_filters_is_told, .init = prepare)
 
 static int writes_its_file(const void *arg)
 {
+    char c[4];
     (void)arg;
-    return pwrite(file, "row\n", 4, 0) != 4 || fdatasync(file) || ftruncate(file, 4);
+    return pwrite(file, "row\n", 4, 0) != 4 || pread(file, c, 4, 0) != 4 || fdatasync(file) ||
+           fsync(file) || ftruncate(file, 4);
 }
 
-Test(sandbox, the_ledger_writes_what_it_has_open_and_no_more, .init = prepare)
+Test(sandbox, the_ledger_writes_files_and_does_nothing_else, .init = prepare)
 {
     const struct try t[] = {
         {"socket", SYS_socket, {AF_INET, SOCK_STREAM, 0}},
         {"accept", SYS_accept4, {listener, 0, 0, 0}},
         {"send", SYS_sendto, {sock, (long)page, 1, 0, 0}},
         {"execve", SYS_execve, {(long)"/bin/true", 0, 0}},
-        {"a thread", SYS_clone, {CLONE_VM | CLONE_SIGHAND | CLONE_THREAD, 0}},
+        {"a process", SYS_clone, {SIGCHLD, 0}},
         {"kill", SYS_kill, {parent, 0}},
-        {"unlink", SYS_unlink, {(long)"/tmp/none"}},
+        {"mkdir", SYS_mkdir, {(long)"/tmp/none", 0}},
+        {"link", SYS_link, {(long)"/tmp/none", (long)"/tmp/none2"}},
         {"executable memory", SYS_mprotect, {(long)page, 4096, PROT_READ | PROT_EXEC}},
     };
     ENDS(TR_SANDBOX_LEDGER, writes_its_file, NULL, "ledger");
+    ENDS(TR_SANDBOX_LEDGER, threads_and_memory, NULL, "its thread");
     if (filtered())
         ALL_KILL(TR_SANDBOX_LEDGER, t);
+}
+
+/* In a folder of its own, and in one that is not. */
+static int files_of_its_folder(const void *arg)
+{
+    char name[2][96];
+    const char *const *folder = arg;
+    for (int i = 0; i < 2; i++)
+        snprintf(name[i], sizeof(name[i]), "%s/%d", folder[0], i);
+    int fd = open(name[0], O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (fd < 0 || write(fd, "x", 1) != 1 || close(fd) ||
+        renameat(AT_FDCWD, name[0], AT_FDCWD, name[1]))
+        return 1;
+    fd = open(name[1], O_RDONLY);
+    if (fd < 0 || close(fd) || unlink(name[1]))
+        return 2;
+    snprintf(name[0], sizeof(name[0]), "%s/x", folder[1]);
+    if (open(name[0], O_RDWR | O_CREAT, 0600) >= 0 || errno != EACCES)
+        return 3;
+    if (open("/etc/passwd", O_RDONLY) >= 0 || errno != EACCES)
+        return 4;
+    return symlink("/etc/passwd", name[0]) == 0;
+}
+
+Test(sandbox, the_ledger_has_the_files_of_its_folder_and_no_others)
+{
+    static char own[] = "/tmp/tr-sandbox-XXXXXX", other[] = "/tmp/tr-sandbox-XXXXXX";
+    const char *const folders[] = {own, other};
+    if (!tr_landlock_abi())
+        cr_skip_test("this kernel has no Landlock");
+    need(mkdtemp(own) && mkdtemp(other), "mkdtemp");
+    pid_t pid = fork();
+    if (!pid) {
+        struct tr_errbuf err;
+        alarm(LIMIT_S);
+        if (tr_sandbox_enter_with(TR_SANDBOX_LEDGER, folders, 1, &err) < 0)
+            _exit(ENTER_FAILED);
+        _exit(files_of_its_folder(folders));
+    }
+    int status = 0;
+    need(waitpid(pid, &status, 0) == pid, "waitpid");
+    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS, "up to the link: status %#x",
+              status);
+    rmdir(own);
+    rmdir(other);
 }
 
 Test(sandbox, the_engine_has_neither_sockets_nor_files, .init = prepare)
