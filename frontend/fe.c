@@ -113,29 +113,35 @@ static int open_model(struct tr_fe *fe, struct tr_errbuf *err)
 
 enum tr_err tr_fe_state(const struct tr_fe *fe)
 {
+    if (fe->drain >= TR_DRAIN_CLOSED)
+        return TR_ERR_DRAINING;
+    return fe->engine_gone ? TR_ERR_ENGINE_DOWN : TR_OK;
+}
+
+bool tr_fe_served(const struct tr_fe *fe)
+{
     const struct tr_control *c = fe->shm->control;
     uint32_t ready = atomic_load_explicit(&fe->shm->rings->ready, memory_order_acquire);
 
-    if (fe->drain >= TR_DRAIN_CLOSED)
-        return TR_ERR_DRAINING;
     /* Relaxed: a moment's difference decides nothing that could not have gone the other way. */
-    if (!atomic_load_explicit(&c->engine_alive, memory_order_relaxed) || ready == 0 ||
-        ready != atomic_load_explicit(&c->engine_epoch, memory_order_relaxed))
-        return TR_ERR_ENGINE_DOWN;
-    return TR_OK;
+    return ready && atomic_load_explicit(&c->engine_alive, memory_order_relaxed) &&
+           ready == atomic_load_explicit(&c->engine_epoch, memory_order_relaxed);
+}
+
+static uint64_t beat_of(const struct tr_fe *fe)
+{
+    return atomic_load_explicit(&fe->shm->rings->heartbeat_ns, memory_order_relaxed);
 }
 
 enum tr_err tr_fe_ready(const struct tr_fe *fe)
 {
-    enum tr_err e = tr_fe_state(fe);
-    uint64_t beat = atomic_load_explicit(&fe->shm->rings->heartbeat_ns, memory_order_relaxed);
-    uint64_t now = tr_now_ns();
+    uint64_t beat = tr_fe_served(fe) ? beat_of(fe) : fe->beat_ns, now = tr_now_ns();
 
     if (fe->drain != TR_DRAIN_NO)
         return TR_ERR_DRAINING;
-    if (e == TR_OK && now > beat && now - beat > STALE_NS)
+    if (!beat || fe->engine_gone || (now > beat && now - beat > STALE_NS))
         return TR_ERR_ENGINE_DOWN;
-    return e;
+    return TR_OK;
 }
 
 /* Whether it says something new. */
@@ -149,12 +155,15 @@ static bool look_at_control(struct tr_fe *fe)
         tr_holds_look(fe);
     if (changed) {
         fe->drain = atomic_load_explicit(&c->drain, memory_order_relaxed);
+        fe->engine_gone = atomic_load_explicit(&c->engine_gone, memory_order_relaxed);
         fe->retires =
             s->my_epoch &&
             s->my_epoch == atomic_load_explicit(&c->area_retire[s->my_area], memory_order_relaxed);
     }
-    if (!fe->was_ready)
-        fe->was_ready = tr_fe_state(fe) == TR_OK;
+    if (tr_fe_served(fe)) {
+        fe->was_ready = true;
+        fe->beat_ns = beat_of(fe);
+    }
     return changed;
 }
 
