@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BUSY_MS = 500, BUSY_READ_MS = 10000 };
@@ -83,6 +84,32 @@ static int open_database(struct sqlite *k, bool read_only, struct tr_errbuf *err
     return 0;
 }
 
+/* Nothing of it is in a log beside it. */
+static bool is_all_in_the_file(const struct sqlite *k)
+{
+    char log[4096 + 8];
+    struct stat st;
+    int n = snprintf(log, sizeof(log), "%s-wal", k->path);
+    return n > 0 && (size_t)n < sizeof(log) && (stat(log, &st) < 0 || st.st_size == 0);
+}
+
+/* SQLite shares an index with whoever else has the file, in a file of its own.  On a full disk, or one
+ * that is read-only, that cannot be made: then the file is read as one that does not change. */
+static int open_frozen(struct sqlite *k, struct tr_errbuf *err)
+{
+    char uri[3 * 4096 + 32] = "file:", *to = uri + strlen(uri);
+    for (const char *p = k->path; *p && to < uri + sizeof(uri) - 32; p++)
+        to += sprintf(to, strchr("?#%", *p) ? "%%%02x" : "%c", (unsigned char)*p);
+    strcpy(to, "?immutable=1");
+    sqlite3_close(k->db);
+    k->db = NULL;
+    if (sqlite3_open_v2(uri, &k->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX,
+                        NULL) != SQLITE_OK)
+        return k->db ? tr_sqlite_failed(k->db, k->path, "open", err)
+                     : tr_errf(err, -ENOMEM, "no memory for the ledger");
+    return 0;
+}
+
 static int exec(struct sqlite *k, const char *text, struct tr_errbuf *err)
 {
     if (sqlite3_exec(k->db, text, NULL, NULL, NULL) == SQLITE_OK)
@@ -94,8 +121,9 @@ static int exec(struct sqlite *k, const char *text, struct tr_errbuf *err)
 static int prepare(struct sqlite *k, struct tr_errbuf *err)
 {
     int ret = exec(k,
-                   "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = "
-                   "MEMORY; PRAGMA trusted_schema = OFF",
+                   "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+                   "PRAGMA wal_autocheckpoint = 256; PRAGMA temp_store = MEMORY;"
+                   "PRAGMA trusted_schema = OFF",
                    err);
     for (int i = 0; i < N_STATEMENTS && !ret; i++)
         if (sqlite3_prepare_v3(k->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &k->s[i], NULL) !=
@@ -115,6 +143,11 @@ static int open_all(struct sqlite *k, bool read_only, struct tr_errbuf *err)
         ret = open_database(k, read_only, err);
     if (!ret)
         ret = tr_sqlite_migrate(k->db, k->path, read_only, err);
+    if (read_only && (ret == -EIO || ret == -EAGAIN) && is_all_in_the_file(k)) {
+        ret = open_frozen(k, err);
+        if (!ret)
+            ret = tr_sqlite_migrate(k->db, k->path, true, err);
+    }
     if (!ret && !read_only)
         ret = prepare(k, err);
     return ret;

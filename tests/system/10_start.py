@@ -93,11 +93,11 @@ def places_that_cannot_be_used():
         taken.listen(1)
         port = taken.getsockname()[1]
         one_sentence("port in use", dict(TINY, port=port), "cannot listen", str(port))
-    one_sentence("ledger in a missing folder", dict(TINY, port=0, ledger=TMP + "/none/l.jsonl"),
-                 "/none/l.jsonl")
+    one_sentence("ledger in a missing folder", dict(TINY, port=0, ledger=TMP + "/none/l.db"),
+                 "/none/l.db")
     one_sentence("ledger that is a folder", dict(TINY, port=0, ledger=TMP), TMP)
-    one_sentence("ledger on a full or read-only place", dict(TINY, port=0, ledger="/proc/l.jsonl"),
-                 "/proc/l.jsonl")
+    one_sentence("ledger on a full or read-only place", dict(TINY, port=0, ledger="/proc/l.db"),
+                 "/proc/l.db")
     with Server(TINY) as s:
         one_sentence("ledger of another service", dict(TINY, port=0, ledger=s.ledger), "in use")
         s.alive("a second service wanted the same ledger", None)
