@@ -3,92 +3,10 @@
 nothing after it, or a cut that shows; the connection is then as it should be, and ledger, metrics and
 log tell the same reason, once."""
 from lib import *
+from wire import FRAMINGS, VERSIONS, Wire
 
-CHAT, COMP, NATIVE = "/v1/chat/completions", "/v1/completions", "/v1/streams"
 AB, EOS, HALF = 369, 2, 10813
-FRAMINGS = {  # path, extra headers, streamed
-    "chat": (CHAT, [], True),
-    "completions": (COMP, [], True),
-    "native": (NATIVE, [], True),
-    "ndjson": (NATIVE, ["Accept: application/x-ndjson"], True),
-    "chat whole": (CHAT, [], False),
-    "completions whole": (COMP, [], False),
-}
-VERSIONS = {"1.1": ("1.1", []), "1.0": ("1.0", []), "1.0 kept": ("1.0", ["Connection: keep-alive"])}
 WORDS = {"response.completed", "response.incomplete", "response.cancelled", "error"}
-
-
-class Wire:
-    """One request, its bytes, and how they came to an end."""
-
-    def __init__(self, server, framing, version, body, slow=False):
-        path, headers, streamed = FRAMINGS[framing]
-        http, more = VERSIONS[version]
-        self.framing, self.version, self.streamed = framing, version, streamed
-        self.rid = f"{framing}-{version}-{random.getrandbits(48):x}".replace(" ", "-")
-        body = dict(body, stream=streamed) if path != NATIVE else dict(body)
-        body.update(messages=chat("x")["messages"]) if path == CHAT else body.update(prompt="x")
-        if slow:  # large events, so that few of them fill what the kernel takes
-            body.update({"logprobs": True, "top_logprobs": 20} if path == CHAT else {"logprobs": 5})
-        self.conn = server.conn(rcvbuf=4096 if slow else 0)
-        self.conn.send(request("POST", path, body, headers + more + [f"X-Request-Id: {self.rid}"], http))
-        self.status, self.head, self.body, self.end = 0, {}, b"", None
-
-    def __str__(self):
-        return f"{self.framing} on {self.version}"
-
-    def start(self):
-        """Up to the first content; what is not streamed has none."""
-        if self.streamed:
-            self.status, _, self.head = self.conn.head()
-            mark = {"chat": b'"content":"', "completions": b'"text":'}.get(self.framing, b"output_text")
-            while mark not in self.conn.buf:
-                if not self.conn.more():
-                    raise EOFError("no content")
-        return self
-
-    def read(self):
-        """To the end; self.end: chunk, length, fin (an end that may be meant), cut, reset."""
-        try:
-            if not self.status:
-                self.status, _, self.head = self.conn.head()
-            if "content-length" in self.head:
-                self.body = self.conn.take(int(self.head["content-length"]))
-                self.end = "length"
-            elif self.head.get("transfer-encoding") == "chunked":
-                while (c := self.conn.chunk()):
-                    self.body += c
-                self.end = "chunk"
-            else:
-                while self.conn.more():
-                    pass
-                self.body, self.conn.buf = self.conn.buf, b""
-                self.end = "fin"
-        except EOFError:
-            self.end = "cut"
-        except ConnectionResetError:
-            self.end = "reset"
-        return self
-
-    def events(self):
-        """The events, by a parser that knows nothing but the framing's rules."""
-        text = self.body.decode("utf-8")
-        if self.framing == "ndjson":
-            lines = [strict_json(x) for x in text.splitlines()]
-            return [x for x in lines if x["type"] != "keepalive"]
-        out = []
-        for block in text.split("\n\n")[:-1]:
-            fields = [x for x in block.split("\n") if not x.startswith(":")]
-            names = [x.split(": ", 1)[0] for x in fields]
-            want = [[], ["data"]] if self.framing != "native" else [["event", "data"], ["id", "event", "data"]]
-            if names not in want:
-                raise ValueError(f"a block of {names}: {block!r}")
-            if fields:
-                data = fields[-1][6:]
-                out.append(data if data == "[DONE]" else strict_json(data))
-        if text and not text.endswith("\n\n"):
-            raise ValueError("half a block")
-        return out
 
 
 def told(w, reason, code=None):
@@ -150,9 +68,15 @@ def cut(w, claim):
 
 def agreed(server, wires, reason, claim, before=None):
     """Ledger, metrics and log say the same, once for each request."""
+    ids = {w.rid for w in wires}
+
+    def mine():
+        return [r for r in server.rows() if r["request_id"] in ids]
+    until(lambda: len(mine()) >= len(wires))
+    rows = mine()
     for w in wires:
-        rows = until(lambda w=w: [r for r in server.rows() if r["request_id"] == w.rid])
-        check(len(rows) == 1 and rows[0]["reason"] == reason, f"{claim}: {w}: its row", rows)
+        got = [r["reason"] for r in rows if r["request_id"] == w.rid]
+        equal(got, [reason], f"{claim}: {w}: its row")
     def lines():
         return sum(f" ended: {reason} (" in x and any(f"request {w.rid}," in x for w in wires)
                    for x in server.log().splitlines())
@@ -264,10 +188,16 @@ def slow_client_that_still_reads():
         before = s.metrics()
         wires = every(s, LONG_TINY, slow=True, streamed=True)
 
+        def told_all():
+            m = s.metrics()
+            return m['streams_ended_total{reason="slow_client"}'] - before[
+                'streams_ended_total{reason="slow_client"}'] == len(wires)
+
         def drip(w):
             w.start()
-            while not [r for r in s.rows() if r["request_id"] == w.rid]:
-                w.conn.buf += w.conn.sock.recv(4096)
+            while not told_all():
+                if select.select([w.conn.sock], [], [], 0)[0]:
+                    w.conn.buf += w.conn.sock.recv(4096)
                 time.sleep(0.05)
             w.conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
             return w.read()
