@@ -48,7 +48,7 @@ struct job {
     uint32_t slot[MAX_N], gen[MAX_N], seen[MAX_N], state[MAX_N], n_lp[MAX_N];
     bool admitted[MAX_N], stopped[MAX_N];
     uint64_t rand, began_ns;
-    uint32_t claims, engine; /* as they stood when it began */
+    uint32_t claims; /* as it stood when it began */
 };
 
 static struct tr_shm *s;
@@ -106,17 +106,13 @@ static void write_request(const struct job *j, uint32_t k)
     tr_cursor_reset(s, j->slot[k], j->gen[k]);
 }
 
-/* False if no slot is open, or no engine there. */
+/* False if no slot is open. */
 static bool begin(struct job *j, uint32_t kind)
 {
     struct tr_msg m[MAX_N];
     *j = (struct job){.kind = kind, .rand = random64(), .began_ns = tr_now_ns()};
     j->claims = atomic_load(&board->claims);
-    j->engine = atomic_load(&s->control->engine_epoch);
     uint32_t n = kinds[kind].n;
-    /* What is submitted before an engine is ready, it ends as its predecessor's. */
-    if (atomic_load(&s->rings->ready) != j->engine)
-        return false;
     if (tr_claim_take(s, n, j->slot, j->gen))
         return false;
     numbers++;
@@ -135,11 +131,6 @@ static bool begin(struct job *j, uint32_t kind)
 
 /* ---- following ---- */
 
-static bool engine_changed(const struct job *j)
-{
-    return atomic_load(&s->control->engine_epoch) != j->engine;
-}
-
 static bool claims_attacked(const struct job *j)
 {
     return (j->claims & 1) || atomic_load(&board->claims) != j->claims;
@@ -147,7 +138,7 @@ static bool claims_attacked(const struct job *j)
 
 static void lose(struct job *j, uint32_t k)
 {
-    if (!claims_attacked(j) && !engine_changed(j))
+    if (!claims_attacked(j))
         wrong(j, k, "its slot was taken away");
     j->lost = true;
 }
@@ -225,8 +216,7 @@ static void judge(struct job *j, uint32_t k, uint32_t err, uint64_t count)
 {
     struct answer *a = &answers[j->kind][k];
     if (j->state[k] == TR_ERROR) {
-        if (!(err == TR_ERR_ENGINE_LOST && engine_changed(j)) &&
-            !(err == TR_ERR_BAD_SUBMISSION && kinds[j->kind].n > 1 && claims_attacked(j)))
+        if (!(err == TR_ERR_BAD_SUBMISSION && kinds[j->kind].n > 1 && claims_attacked(j)))
             wrong(j, k, "it ended in an error");
         return;
     }

@@ -223,17 +223,20 @@ def slow_client_that_does_not():
 
 @test
 def engine_lost():
-    with Server(sim_step_us=1000, log_level="debug") as s:
-        before = s.metrics()
-        wires = every(s, LONG)
-        together([w.start for w in wires])
-        all_at_work(s, wires)
-        os.kill(s.pids["engine"][0], signal.SIGKILL)
-        together([w.read for w in wires])
-        for w in wires:
-            told(w, "engine_lost", "engine_lost")
-            still_there(w, "engine_lost")
-        agreed(s, wires, "engine_lost", "engine_lost", before)
+    """The last resort: no engine can be brought back, and the service ends."""
+    s = Server(sim_step_us=1000, log_level="debug", faults=True)
+    wires = every(s, LONG)
+    together([w.start for w in wires])
+    all_at_work(s, wires)
+    s.faults.arm("engine.plan.made", "abort", left=ALWAYS)
+    together([w.read for w in wires])
+    for w in wires:
+        told(w, "engine_lost", "engine_lost")
+    equal(s.wait_exit(), 1, "exit code 1")
+    check("giving up" in s.log(), "and it says why", s.log()[-500:])
+    equal({(r["status"], r["reason"]) for r in s.rows()}, {("error", "engine_lost")}, "the rows")
+    equal(len(s.rows()), len(wires), "one for each")
+    s.stop()
 
 
 @test
