@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     CONNECT_S = 10,      /* of each host, unless the address has connect_timeout */
@@ -231,6 +232,19 @@ static int go_on_connecting(struct tr_pg *p, int wait_ms, struct tr_errbuf *err)
     return 0;
 }
 
+/* The pause after a failure.  False: it is longer than the caller waits. */
+static bool sit_out(const struct tr_pg *p, int wait_ms)
+{
+    uint64_t now = tr_now_ns(), left = now < p->retry_ns ? p->retry_ns - now : 0;
+    if (left > (uint64_t)wait_ms * MS)
+        return false;
+    struct timespec t = {.tv_sec = (time_t)(left / (1000 * MS)),
+                         .tv_nsec = (long)(left % (1000 * MS))};
+    while (left && clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR)
+        ;
+    return true;
+}
+
 int tr_pg_ready(struct tr_pg *p, int wait_ms, struct tr_errbuf *err)
 {
     if (p->state == TR_PG_BUSY) {
@@ -239,7 +253,7 @@ int tr_pg_ready(struct tr_pg *p, int wait_ms, struct tr_errbuf *err)
             return -EAGAIN;
     }
     if (p->state == TR_PG_DOWN) {
-        if (tr_now_ns() < p->retry_ns) {
+        if (!sit_out(p, wait_ms)) {
             *err = p->why;
             return -EAGAIN;
         }

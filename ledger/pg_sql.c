@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ledger/pg_sql.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -230,9 +229,9 @@ void tr_pg_sql_select(struct tr_pg_sql *q, const struct tr_sink_filter *f)
 
 /* Whoever may write to the database may have written anything: what does not fit is cut, what is no
  * character for a terminal is '?'. */
-static void take_text(const PGresult *r, int i, int column, char *out, size_t size)
+void tr_pg_sql_text(const PGresult *r, int i, int column, char *out, size_t size)
 {
-    const char *s = PQgetvalue(r, i, column);
+    const char *s = PQgetisnull(r, i, column) ? "" : PQgetvalue(r, i, column); /* or no column */
     size_t n = strlen(s);
     if (n >= size) {
         n = size - 1;
@@ -249,19 +248,17 @@ static int64_t take_number(const PGresult *r, int i, int column, int64_t null)
     return PQgetisnull(r, i, column) ? null : strtoll(PQgetvalue(r, i, column), NULL, 10);
 }
 
-int tr_pg_sql_row(const PGresult *r, int i, struct tr_row_whole *w)
+void tr_pg_sql_row(const PGresult *r, int i, struct tr_row_whole *w)
 {
-    if (PQnfields(r) != 20)
-        return -EINVAL;
     *w = (struct tr_row_whole){.delivered = !PQgetisnull(r, i, 19)};
     struct tr_row *b = &w->bill;
     struct tr_row_delivery *d = &w->delivery;
-    take_text(r, i, 0, b->stream_id, sizeof(b->stream_id));
-    take_text(r, i, 1, b->request_id, sizeof(b->request_id));
-    take_text(r, i, 2, b->key, sizeof(b->key));
-    take_text(r, i, 3, b->model, sizeof(b->model));
-    take_text(r, i, 4, b->status, sizeof(b->status));
-    take_text(r, i, 5, b->reason, sizeof(b->reason));
+    tr_pg_sql_text(r, i, 0, b->stream_id, sizeof(b->stream_id));
+    tr_pg_sql_text(r, i, 1, b->request_id, sizeof(b->request_id));
+    tr_pg_sql_text(r, i, 2, b->key, sizeof(b->key));
+    tr_pg_sql_text(r, i, 3, b->model, sizeof(b->model));
+    tr_pg_sql_text(r, i, 4, b->status, sizeof(b->status));
+    tr_pg_sql_text(r, i, 5, b->reason, sizeof(b->reason));
     memcpy(d->stream_id, b->stream_id, sizeof(d->stream_id));
     int64_t *const number[] = {&b->created_us,    &b->first_token_us,    &b->finished_us,
                                &b->disconnect_us, &b->cancel_ack_us,     &d->first_byte_us,
@@ -270,7 +267,6 @@ int tr_pg_sql_row(const PGresult *r, int i, struct tr_row_whole *w)
                                &b->last_token,    &d->delivered_tokens};
     for (int k = 0; k < (int)(sizeof(number) / sizeof(number[0])); k++)
         *number[k] = take_number(r, i, 6 + k, number[k] == &b->last_token ? -1 : 0);
-    return 0;
 }
 
 /* ---- the schema ---- */

@@ -24,10 +24,12 @@ struct tr_pg_sql {
 /* One transaction that puts all of it into the tables, each part once. */
 void tr_pg_sql_apply(struct tr_pg_sql *q, const struct tr_entry *e, size_t n);
 
-/* The rows that pass, in the order of tr_sink_ops.each; tr_pg_sql_row reads one of the answer.  0, or
- * -EINVAL: not what was asked for. */
+/* The rows that pass, in the order of tr_sink_ops.each; tr_pg_sql_row reads one of the answer. */
 void tr_pg_sql_select(struct tr_pg_sql *q, const struct tr_sink_filter *f);
-int tr_pg_sql_row(const PGresult *r, int i, struct tr_row_whole *w);
+void tr_pg_sql_row(const PGresult *r, int i, struct tr_row_whole *w);
+
+/* A text of an answer, cut where it does not fit, without bytes that control a terminal. */
+void tr_pg_sql_text(const PGresult *r, int i, int column, char *out, size_t size);
 
 /* The step to version 1, 2, ...; NULL: there is no such version. */
 const char *tr_pg_sql_step(unsigned version);

@@ -17,7 +17,8 @@ enum {
     ASK_MS = 10000,     /* for an answer about the schema */
     GROUP_MS = 30000,   /* for a group, over all its applies: then the connection is given up */
     SILENCE_MS = 60000, /* for the next row of many */
-    READ_MS = 60000     /* for a connection to read from */
+    READ_MS = 60000,    /* for a connection to read from */
+    CHECK_MS = 3600000  /* for all indexes and rows */
 };
 
 /* So that of services that start at once one makes the tables.  Any number, the same in all. */
@@ -221,8 +222,8 @@ static int give_row(void *arg, const PGresult *r, int i)
 {
     const struct reader *to = arg;
     struct tr_row_whole w;
-    int ret = tr_pg_sql_row(r, i, &w);
-    return ret ? ret : to->fn(to->arg, &w);
+    tr_pg_sql_row(r, i, &w);
+    return to->fn(to->arg, &w);
 }
 
 static int each(struct tr_sink *k, const struct tr_sink_filter *f,
@@ -230,12 +231,13 @@ static int each(struct tr_sink *k, const struct tr_sink_filter *f,
                 struct tr_errbuf *err)
 {
     struct postgres *p = of(k);
+    static const struct tr_sink_filter any;
     struct tr_pg_sql q = {0};
     struct reader to = {fn, arg};
     int ret = ready(p, READ_MS, err);
     if (ret)
         return ret;
-    tr_pg_sql_select(&q, f);
+    tr_pg_sql_select(&q, f ? f : &any);
     ret = q.failed ? tr_errf(err, -ENOMEM, "no memory for a question")
                    : tr_pg_send(&p->pg, q.s, INT_MAX, true, err);
     free(q.s);
@@ -246,5 +248,50 @@ static int each(struct tr_sink *k, const struct tr_sink_filter *f,
     return ret;
 }
 
-const struct tr_sink_ops tr_sink_postgres = {
-    .name = "PostgreSQL", .open = open_it, .apply = apply, .each = each, .close = close_it};
+/* ---- looking for damage ---- */
+
+/* The server keeps its tables and indexes; what it cannot know is what they are for. */
+#define CHECK                                                                                      \
+    "SELECT 'PostgreSQL: tokenring_requests has no valid primary key' WHERE NOT EXISTS "           \
+    "(SELECT FROM pg_index WHERE indrelid='tokenring_requests'::regclass AND indisprimary "        \
+    "AND indisvalid);"                                                                             \
+    "SELECT stream_id||': there '||count(*)||' times' FROM tokenring_requests "                    \
+    "GROUP BY stream_id HAVING count(*)>1;"                                                        \
+    "SELECT stream_id||': delivered, but there is no such request' FROM tokenring_deliveries "     \
+    "WHERE closed_at IS NULL OR closed_at<now()-interval '10 minutes' ORDER BY stream_id"
+
+struct teller {
+    void (*fn)(void *arg, const char *sentence);
+    void *arg;
+};
+
+static int tell(void *arg, const PGresult *r, int row)
+{
+    const struct teller *to = arg;
+    char line[256];
+    tr_pg_sql_text(r, row, 0, line, sizeof(line));
+    to->fn(to->arg, line);
+    return 0;
+}
+
+static int check(struct tr_sink *k, void (*fn)(void *arg, const char *sentence), void *arg,
+                 struct tr_errbuf *err)
+{
+    struct postgres *p = of(k);
+    struct teller to = {fn, arg};
+    int ret = ready(p, READ_MS, err);
+    if (!ret)
+        ret = tr_pg_send(&p->pg, CHECK, INT_MAX, false, err);
+    if (!ret)
+        ret = tr_pg_wait(&p->pg, CHECK_MS, tell, &to, err);
+    if (ret)
+        tr_pg_drop(&p->pg);
+    return ret;
+}
+
+const struct tr_sink_ops tr_sink_postgres = {.name = "PostgreSQL",
+                                             .open = open_it,
+                                             .apply = apply,
+                                             .each = each,
+                                             .check = check,
+                                             .close = close_it};

@@ -5,10 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +41,9 @@ struct sqlite {
     sqlite3 *db;
     sqlite3_stmt *s[N_STATEMENTS];
     int lock; /* held by the one process that writes: -1 for readers */
+    /* It is read while nobody writes: so it must be the same at the end. */
+    bool at_rest;
+    struct stat was;
     char path[];
 };
 
@@ -74,7 +79,19 @@ static int take_lock(struct sqlite *k, struct tr_errbuf *err)
     return 0;
 }
 
-static int open_database(struct sqlite *k, bool read_only, struct tr_errbuf *err)
+/* After reading.  0; -EAGAIN: somebody has begun to write, and what was read may be anything. */
+static int still_at_rest(const struct sqlite *k, struct tr_errbuf *err)
+{
+    struct stat is;
+    if (!k->at_rest ||
+        (stat(k->path, &is) == 0 && is.st_ino == k->was.st_ino && is.st_size == k->was.st_size &&
+         memcmp(&is.st_mtim, &k->was.st_mtim, sizeof(is.st_mtim)) == 0))
+        return 0;
+    return tr_errf(err, -EAGAIN, "a service has begun to write to the ledger %s: read it again",
+                   k->path);
+}
+
+static int open_shared(struct sqlite *k, bool read_only, struct tr_errbuf *err)
 {
     int flags = read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     if (sqlite3_open_v2(k->path, &k->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
@@ -84,23 +101,28 @@ static int open_database(struct sqlite *k, bool read_only, struct tr_errbuf *err
     return 0;
 }
 
-/* Nothing of it is in a log beside it. */
-static bool is_all_in_the_file(const struct sqlite *k)
+/* Bytes of the log beside it, of which a writer that lives or was killed has one; -1: there is none. */
+static off_t log_bytes(const struct sqlite *k)
 {
-    char log[4096 + 8];
+    char log[PATH_MAX];
     struct stat st;
     int n = snprintf(log, sizeof(log), "%s-wal", k->path);
-    return n > 0 && (size_t)n < sizeof(log) && (stat(log, &st) < 0 || st.st_size == 0);
+    bool fits = n > 0 && (size_t)n < sizeof(log);
+    return fits && stat(log, &st) == 0 ? st.st_size : -1;
 }
 
-/* SQLite shares an index with whoever else has the file, in a file of its own.  On a full disk, or one
- * that is read-only, that cannot be made: then the file is read as one that does not change. */
-static int open_frozen(struct sqlite *k, struct tr_errbuf *err)
+/* As a file that does not change: SQLite neither asks who else has it nor makes a file of its own. */
+static int open_at_rest(struct sqlite *k, struct tr_errbuf *err)
 {
-    char uri[3 * 4096 + 32] = "file:", *to = uri + strlen(uri);
-    for (const char *p = k->path; *p && to < uri + sizeof(uri) - 32; p++)
-        to += sprintf(to, strchr("?#%", *p) ? "%%%02x" : "%c", (unsigned char)*p);
-    strcpy(to, "?immutable=1");
+    char uri[3 * PATH_MAX + 32];
+    size_t n = (size_t)snprintf(uri, sizeof(uri), "file:");
+    if (strlen(k->path) >= PATH_MAX || stat(k->path, &k->was) < 0)
+        return tr_errf(err, -EIO, "cannot open the ledger %s", k->path);
+    for (const char *c = k->path; *c; c++)
+        n += (size_t)snprintf(uri + n, sizeof(uri) - n, strchr("%?#", *c) ? "%%%02X" : "%c",
+                              (unsigned char)*c);
+    snprintf(uri + n, sizeof(uri) - n, "?immutable=1");
+    k->at_rest = true;
     sqlite3_close(k->db);
     k->db = NULL;
     if (sqlite3_open_v2(uri, &k->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX,
@@ -139,18 +161,18 @@ static int open_all(struct sqlite *k, bool read_only, struct tr_errbuf *err)
         ret = take_lock(k, err);
     if (!ret && read_only && access(k->path, F_OK) < 0)
         ret = tr_errf(err, -ENOENT, "there is no ledger in %s", k->path);
+    /* A reader that finds no log leaves none: SQLite would make one to read by. */
     if (!ret)
-        ret = open_database(k, read_only, err);
+        ret = read_only && log_bytes(k) < 0 ? open_at_rest(k, err) : open_shared(k, read_only, err);
     if (!ret)
         ret = tr_sqlite_migrate(k->db, k->path, read_only, err);
-    if (read_only && (ret == -EIO || ret == -EAGAIN) && is_all_in_the_file(k)) {
-        ret = open_frozen(k, err);
+    /* The index that SQLite shares with others cannot be made on a disk that is full or read-only. */
+    if (read_only && !k->at_rest && (ret == -EIO || ret == -EAGAIN) && log_bytes(k) <= 0) {
+        ret = open_at_rest(k, err);
         if (!ret)
             ret = tr_sqlite_migrate(k->db, k->path, true, err);
     }
-    if (!ret && !read_only)
-        ret = prepare(k, err);
-    return ret;
+    return ret || read_only ? ret : prepare(k, err);
 }
 
 static int sqlite_open(struct tr_sink **out, const char *path, bool read_only,
@@ -360,11 +382,41 @@ static int sqlite_each(struct tr_sink *sink, const struct tr_sink_filter *f,
         ret = -EIO;
     }
     sqlite3_finalize(s);
-    return ret;
+    return ret ? ret : still_at_rest(k, err);
+}
+
+/* ---- looking for damage ---- */
+
+static int sqlite_check(struct tr_sink *sink, void (*fn)(void *arg, const char *sentence),
+                        void *arg, struct tr_errbuf *err)
+{
+    static const char *const look[] = {
+        "SELECT 'SQLite: ' || integrity_check FROM pragma_integrity_check(1000)"
+        " WHERE integrity_check <> 'ok'",
+        /* One of a moment ago may be earlier than its request. */
+        "SELECT stream_id || ': delivered, but there is no such request' FROM early"
+        " WHERE coalesce(closed_us, 0) < (strftime('%s', 'now') - 600) * 1000000"
+        " ORDER BY stream_id"};
+    struct sqlite *k = of(sink);
+    for (size_t i = 0; i < sizeof(look) / sizeof(look[0]); i++) {
+        char line[512];
+        sqlite3_stmt *s = NULL;
+        int got = sqlite3_prepare_v2(k->db, look[i], -1, &s, NULL);
+        while (got == SQLITE_OK && (got = sqlite3_step(s)) == SQLITE_ROW) {
+            column_text(s, 0, line, sizeof(line));
+            fn(arg, line);
+            got = SQLITE_OK;
+        }
+        sqlite3_finalize(s);
+        if (got != SQLITE_DONE)
+            return tr_sqlite_failed(k->db, k->path, "check", err);
+    }
+    return still_at_rest(k, err);
 }
 
 const struct tr_sink_ops tr_sink_sqlite = {.name = "SQLite",
                                            .open = sqlite_open,
                                            .apply = sqlite_apply,
                                            .each = sqlite_each,
+                                           .check = sqlite_check,
                                            .close = sqlite_close};

@@ -6,6 +6,7 @@
 #include "supervisor/process.h"
 #include "supervisor/supervise.h"
 #include "bench/bench.h"
+#include "ledger_tool/ledger_tool.h"
 #include "probe/probe.h"
 #include "replay/replay.h"
 #include "top/top.h"
@@ -59,6 +60,13 @@ static int serve(int argc, char **argv)
     return status;
 }
 
+/* The address may hold a password: it does not stay in the list of processes. */
+static int ledger(int argc, char **argv)
+{
+    tr_title_set("tokenring: ledger tool");
+    return tr_ledger_tool_main(argc, argv);
+}
+
 static int version(int argc, char **argv)
 {
     (void)argc, (void)argv;
@@ -76,6 +84,7 @@ static const struct command {
     {"replay", tr_replay_main,
      "send a trace of requests on time and tell what came back, per class"},
     {"top", tr_top_main, "watch a running service: slots, tokens, buffers, processes, latencies"},
+    {"ledger", ledger, "verify, sum or export the usage records"},
     {"bench", tr_bench_main, "measure kernels and the forward pass on this machine"},
     {"version", version, "print the version"},
 };
