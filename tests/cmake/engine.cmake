@@ -12,7 +12,7 @@ pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 tr_program_test(golden sampling ${CMAKE_SOURCE_DIR}/tests/golden/sampling.c engine PkgConfig::JANSSON m)
 
 tr_unit_test(engine sim)
-foreach(noun admit engine handover offer settle recover slot_stat step)
+foreach(noun admit engine handover offer settle recover slot_stat step suspect)
   tr_unit_test(engine ${noun} enginerig)
 endforeach()
 # Under ASan the real model takes four minutes for what unit_engine_step and unit_engine_forward see

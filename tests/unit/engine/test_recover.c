@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "enginerig/engine_lives.h"
 #include "enginerig/engine_rig.h"
 
+#include "base/sim_vocab.h"
 #include "shm/bill.h"
 
 #include <criterion/criterion.h>
@@ -323,3 +325,297 @@ Test(recover, any_moment, .timeout = 100)
         cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_OPEN), r.c.shm.n_admit);
     }
 }
+
+/* ---- torn states, by hand ---- */
+
+static void as_engine(void)
+{
+    tr_role = TR_ROLE_ENGINE;
+}
+
+/* A request that has published n tokens; the engine is dead. */
+static struct tr_rig_req crashed_after(const struct tr_rig_ask *a, uint32_t n)
+{
+    struct tr_rig_req q = tr_rig_submit(&r, a);
+    while (tr_rig_published(&r, &q) < n) {
+        tr_rig_turn(&r);
+        tr_rig_read_all(&r, &q);
+    }
+    tr_engine_rig_crash(&r);
+    return q;
+}
+
+Test(recover, a_last_token_without_its_end_is_the_last)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    struct answer want = undisturbed(&a);
+    struct tr_rig_req q = crashed_after(&a, 15);
+    as_engine();
+    tr_ring_push(&r.s, q.slot, want.ids[15], atomic_load(&r.s.rings->step));
+    tr_engine_rig_restart(&r);
+    cr_assert_eq(tr_rig_state(&r, &q), TR_INCOMPLETE, "without another step");
+    check_same(&q, &want);
+    check_clean(&q, 1);
+}
+
+Test(recover, so_is_an_end_of_turn_and_a_stop_id)
+{
+    static const struct tr_extra e = {.n_stop = 1, .stop_ids = {TR_SIM_TEXT + 5}};
+    struct tr_rig_ask a = tr_rig_ask();
+    a.params.flags = TR_REQ_STREAM;
+    a.extra = &e;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tr_rig_req q = crashed_after(&a, 3);
+        as_engine();
+        tr_ring_push(&r.s, q.slot, i ? TR_SIM_EOS : TR_SIM_TEXT + 5, 0);
+        tr_engine_rig_restart(&r);
+        cr_assert_eq(tr_rig_state(&r, &q), TR_COMPLETED);
+        cr_assert_eq(tr_rig_ring(&r, &q)->finish, i ? TR_FINISH_EOG : TR_FINISH_STOP_ID);
+        cr_assert_eq(tr_rig_ring(&r, &q)->finish_index, 4);
+        check_clean(&q, 1);
+    }
+}
+
+/* Its end is there, but a stop string may be in what was not scanned. */
+Test(recover, one_that_waits_for_the_scan_of_its_last_tokens_goes_on_waiting)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    a.params.max_tokens = 5;
+    a.params.flags |= TR_REQ_STOP_STRINGS;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tr_rig_req q = tr_rig_submit(&r, &a);
+        tr_rig_run(&r, NULL, 0);
+        cr_assert_eq(tr_rig_state(&r, &q), TR_PARKED);
+        tr_engine_rig_restart(&r);
+        tr_rig_run(&r, NULL, 0);
+        cr_assert_eq(tr_rig_state(&r, &q), TR_PARKED);
+        cr_assert_eq(tr_rig_published(&r, &q), 5, "nothing beyond its end");
+        if (i)
+            tr_rig_finish(&r, &q, 4);
+        tr_rig_read_all(&r, &q);
+        tr_rig_run(&r, NULL, 0);
+        cr_assert_eq(tr_rig_state(&r, &q), i ? TR_COMPLETED : TR_INCOMPLETE);
+        cr_assert_eq(tr_rig_ring(&r, &q)->finish_index, i ? 4 : 5);
+        check_clean(&q, 1);
+    }
+}
+
+static void forget_bit(void *arg, uint32_t area, uint32_t slot, uint64_t word)
+{
+    (void)arg;
+    (void)area;
+    (void)slot;
+    (void)word;
+}
+
+Test(recover, commands_are_read_again)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q[2];
+    for (uint32_t i = 0; i < 2; i++)
+        q[i] = tr_rig_submit(&r, &a);
+    tr_rig_turn(&r);
+    tr_rig_turn(&r);
+    tr_rig_cancel(&r, &q[0], TR_ERR_DEADLINE);
+    tr_rig_finish(&r, &q[1], 1);
+    as_engine();
+    tr_cmd_sweep(&r.s, 0, forget_bit, NULL);
+    tr_engine_rig_restart(&r);
+    cr_assert_eq(tr_rig_state(&r, &q[0]), TR_CANCELLED);
+    cr_assert_eq(tr_rig_ring(&r, &q[0])->err, TR_ERR_DEADLINE);
+    cr_assert_eq(tr_rig_state(&r, &q[1]), TR_COMPLETED);
+    cr_assert_eq(tr_rig_ring(&r, &q[1])->finish, TR_FINISH_STOP_STRING);
+    check_clean(q, 2);
+}
+
+Test(recover, a_record_that_was_not_counted_is_counted_once)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, &q, 1);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_TOK_COMPLETION), 16);
+    /* As if it had died between the record and the statistics. */
+    as_engine();
+    atomic_store(&r.s.rings->bills_counted, 0);
+    atomic_store(&r.s.stat[TR_STAT_ENGINE]->value[TR_STAT_TOK_COMPLETION], 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        tr_engine_rig_restart(&r);
+        cr_assert_eq(tr_rig_stat(&r, TR_STAT_TOK_COMPLETION), 16);
+    }
+    check_clean(&q, 1);
+}
+
+Test(recover, who_has_waited_longest_for_a_token_comes_first_and_then_those_that_waited)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    struct tr_rig_req q[5];
+    for (uint32_t i = 0; i < 5; i++) {
+        q[i] = tr_rig_submit(&r, &a);
+        tr_rig_turn(&r);
+    }
+    cr_assert_eq(tr_rig_state(&r, &q[3]), TR_WAITING);
+    /* All were served by the same steps: as if the third had not been for some. */
+    uint32_t *steps = (uint32_t *)tr_ring_steps(&r.s, q[2].slot);
+    steps[tr_rig_published(&r, &q[2]) - 1] = 0;
+    tr_engine_rig_crash(&r);
+    r.c.sched.prefill_chunk = 4;
+    r.c.shm.max_seqs = r.s.config.max_seqs;
+    tr_engine_rig_restart(&r);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_state(&r, &q[2]), TR_PREFILL);
+    cr_assert_eq(tr_rig_state(&r, &q[0]), TR_WAITING);
+    tr_rig_run(&r, q, 5);
+    for (uint32_t i = 0; i < 4; i++)
+        cr_assert_leq(tr_rig_ring(&r, &q[i])->finished_ns, tr_rig_ring(&r, &q[4])->finished_ns);
+    check_clean(q, 5);
+}
+
+Test(recover, what_admission_would_not_have_let_pass_ends_with_engine_lost)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    a.params.flags |= TR_REQ_LOGPROBS;
+    struct tr_rig_req q[4];
+    for (uint32_t i = 0; i < 3; i++)
+        q[i] = tr_rig_submit(&r, &a);
+    tr_rig_turn(&r);
+    as_engine();
+    tr_ring_ids_rw(&r.s, q[0].slot)[1] = UINT32_MAX;
+    tr_rig_ring(&r, &q[1])->params.temperature = -1;
+    atomic_store(&tr_rig_ring(&r, &q[2])->lp_tail, 9);
+    tr_engine_rig_restart(&r);
+    for (uint32_t i = 0; i < 3; i++)
+        cr_assert_eq(tr_rig_ring(&r, &q[i])->err, TR_ERR_ENGINE_LOST, "%u", i);
+    check_clean(q, 3);
+}
+
+/* ---- torn states, all of them: killed at every point that there is ---- */
+
+#ifdef TR_FAULTS
+
+static struct tr_lives lives;
+
+static const char *const points[] = {
+#define X(id, name, what) name,
+#include "base/fault.def"
+#undef X
+};
+
+enum { CHOICES = 10, PROMPT = 40 };
+
+static uint32_t long_prompt[PROMPT];
+
+/* One of each kind: greedy, sampled with everything, a group, logprobs, echoes, a stop string found late,
+ * a reader that is always behind, nothing but a prompt. */
+static void submit_all(void)
+{
+    static const struct tr_extra e = {.n_bias = 2,
+                                      .bias = {{TR_SIM_TEXT + 3, 4}, {TR_SIM_TEXT + 9, -50}},
+                                      .n_stop = 1,
+                                      .stop_ids = {TR_SIM_TEXT + 3}};
+    struct tr_rig_ask a[CHOICES];
+    struct tr_lives_req how[CHOICES] = {0};
+    for (uint32_t i = 0; i < PROMPT; i++)
+        long_prompt[i] = TR_SIM_TEXT + i;
+    for (uint32_t i = 0; i < CHOICES; i++) {
+        a[i] = tr_rig_ask();
+        a[i].rand = i + 1;
+        a[i].params.seed = i + 100;
+        a[i].area = i % 4;
+        a[i].params.max_tokens = 20 + i;
+        a[i].params.temperature = i % 2 ? 1 : 0;
+    }
+    a[1].params.flags = TR_REQ_STREAM;
+    a[1].params.repetition_penalty = 1.3F;
+    a[1].params.presence_penalty = 0.5F;
+    a[1].params.frequency_penalty = 0.3F;
+    a[1].params.min_tokens = 12;
+    a[1].extra = &e;
+    a[3].area = a[2].area;
+    a[3].rand = a[2].rand;
+    a[3].params.choice = 1;
+    a[3].params.max_tokens = 3;
+    a[4].params.flags |= TR_REQ_LOGPROBS;
+    a[4].params.n_top = 3;
+    for (uint32_t i = 5; i < 7; i++) {
+        a[i].prompt = long_prompt;
+        a[i].prompt_len = PROMPT;
+        a[i].params.flags |= TR_REQ_ECHO_LOGPROBS | (i == 5 ? TR_REQ_LOGPROBS : 0);
+    }
+    a[6].params.max_tokens = 0;
+    a[7].params.flags |= TR_REQ_STOP_STRINGS;
+    how[7] = (struct tr_lives_req){.stop_at = 9, .slow = true};
+    how[8].slow = true;
+    a[9].params.flags |= TR_REQ_STOP_STRINGS;
+    for (uint32_t i = 0; i < CHOICES; i++) {
+        uint32_t n = i == 2 ? 2 : 1;
+        tr_lives_submit(&lives, &a[i], &how[i], n);
+        i += n - 1;
+    }
+}
+
+static void check_as(const struct tr_lives_req *want, const char *where, uint64_t skip)
+{
+    for (uint32_t i = 0; i < CHOICES; i++) {
+        const struct tr_lives_req *q = &lives.req[i], *w = &want[i];
+        cr_assert(q->state == w->state && q->finish == w->finish && q->err == w->err &&
+                      q->finish_index == w->finish_index,
+                  "%s +%lu, request %u: ended %u %u %u at %lu, not %u %u %u at %lu", where, skip, i,
+                  q->state, q->finish, q->err, q->finish_index, w->state, w->finish, w->err,
+                  w->finish_index);
+        cr_assert(memcmp(q->out, w->out, q->finish_index * sizeof(uint32_t)) == 0,
+                  "%s +%lu, request %u: other tokens", where, skip, i);
+        cr_assert(q->n_lp == w->n_lp && memcmp(q->lp, w->lp, q->n_lp * sizeof(struct tr_lp)) == 0,
+                  "%s +%lu, request %u: other logprobs (%u, not %u)", where, skip, i, q->n_lp,
+                  w->n_lp);
+    }
+}
+
+static uint64_t completion_of_all(void)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < CHOICES; i++)
+        n += lives.req[i].finish_index;
+    return n;
+}
+
+Test(recover, killed_anywhere_nothing_is_another, .timeout = 100)
+{
+    static const uint64_t skips[] = {0, 1, 2, 4, 7, 12, 23};
+    static struct tr_lives_req want[CHOICES];
+    uint64_t fired = 0, requests = 0, tokens = 0;
+    tr_engine_rig_close(&r);
+    struct tr_engine_rig_config c = {
+        .shm =
+            {.n_ctx = 96, .n_slots = 24, .n_admit = 16, .max_seqs = 5, .window = 16, .ledger = 1},
+        .sched = {.prefill_chunk = 12},
+        .kv_blocks = 6};
+    tr_engine_rig_open(&r, &c);
+    tr_lives_open(&lives, &r);
+    submit_all();
+    cr_assert_eq(tr_lives_all(&lives, 0), 0);
+    memcpy(want, lives.req, sizeof(want));
+    for (uint32_t p = 0; p < TR_FAULT_POINTS; p++) {
+        for (uint32_t k = 0; k < sizeof(skips) / sizeof(skips[0]); k++) {
+            if (strncmp(points[p], "engine.", 7) != 0)
+                continue;
+            requests += CHOICES - 1;
+            tokens += completion_of_all();
+            tr_lives_clear(&lives);
+            submit_all();
+            tr_lives_arm(p, TR_FAULT_KILL, 1, skips[k]);
+            cr_assert_leq(tr_lives_all(&lives, 1), 1);
+            fired += tr_lives_fired(p);
+            tr_lives_disarm(p);
+            check_as(want, points[p], skips[k]);
+            cr_assert_eq(tr_rig_bills(&r), requests + CHOICES - 1, "%s +%lu: one record for each",
+                         points[p], skips[k]);
+            cr_assert_eq(tr_rig_stat(&r, TR_STAT_TOK_COMPLETION), tokens + completion_of_all(),
+                         "%s +%lu: counted once", points[p], skips[k]);
+            cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_OPEN), 16, "%s +%lu", points[p], skips[k]);
+            cr_assert_eq(tr_rig_stat(&r, TR_STAT_KV_USED), 0);
+        }
+    }
+    cr_assert_gt(fired, 100, "%lu engines died", fired);
+}
+
+#endif
