@@ -6,6 +6,7 @@
 #include "ledger/feed.h"
 #include "ledger/settle.h"
 #include "ledger/spool.h"
+#include "ledger/trail.h"
 #include "sandbox/sandbox.h"
 #include "shm/bell.h"
 #include "shm/close.h"
@@ -113,6 +114,7 @@ static void gather_bills(struct ledger *l)
         if (!add(l, &e))
             return;
         log_lost(&b);
+        tr_trail_bill(&e.bill);
         if (b.owner_area < TR_MAX_AREAS)
             l->owners |= 1ull << b.owner_area;
         l->billed++;
@@ -149,6 +151,7 @@ static bool gather_deliveries(struct ledger *l)
             if (!has_credit(l, a))
                 continue;
             tr_row_of_delivery(&d, &l->held);
+            tr_trail_delivery(&l->held.delivery);
             l->holds = !add(l, &l->held);
         }
     return any;

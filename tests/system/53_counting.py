@@ -272,6 +272,29 @@ def gone():
 
 
 @test
+def trail():
+    """What an operator reads of one request: the row by either id, and two lines of the log that say the
+    same ids, times and numbers."""
+    with Server(TINY, log_level="debug") as s:
+        st = s.stream(COMP, force(A, prompt="x", max_tokens=MANY, stream=True), headers=["X-Request-Id: trail"])
+        st.read(20)
+        st.conn.reset()
+        row = rows_of(s, ["trail"]).get("trail")
+        if not row:
+            return
+        equal(row["stream_id"], st.id, "the row has both ids")
+        when = {k: f"{row[k]:.6f}" for k in ("disconnect_at", "cancel_ack_at", "finished_at", "first_byte_at",
+                                             "closed_at")}
+        billed = (f"stream {st.id} billed: disconnect seen {when['disconnect_at']}, cancel acknowledged "
+                  f"{when['cancel_ack_at']}, over {when['finished_at']}; tokens {row['completion_tokens']} and 0 "
+                  f"behind the end, the last of all {A}; request trail")
+        delivered = (f"stream {st.id} delivered: {row['delivered_tokens']} tokens, first byte "
+                     f"{when['first_byte_at']}, closed {when['closed_at']}")
+        for line in (billed, delivered, f"stream {st.id} ended: client_disconnected"):
+            check(until(lambda line=line: line in s.log()), "the log has it", line, s.log()[-900:])
+
+
+@test
 def before_the_first_token():
     """Left, cancelled and too late in the queue: nothing was made, all of it was avoided."""
     with Server(TINY, max_seqs=1, sim_step_us=5000) as s:
