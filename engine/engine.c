@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "sandbox/sandbox.h"
 #include "shm/bell.h"
@@ -119,6 +120,7 @@ int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
     tr_sched_turn(sc); /* opens the places: who sees us ready finds them */
     /* Release: what was settled is visible to whoever sees us ready. */
     atomic_store_explicit(&s->rings->ready, s->my_epoch, memory_order_release);
+    TR_FAULT(ENGINE_READY);
     loop(s, sc, c);
     status = 0;
 out:

@@ -24,6 +24,7 @@
 #include "engine/sched_priv.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 #include <stdlib.h>
 
@@ -211,6 +212,7 @@ static void go_on(struct tr_sched *sc, struct tr_seq *q)
     tr_slot_stat_state(sc->s, q->slot, TR_WAITING);
     /* Release: as in tr_seq_move. */
     atomic_store_explicit(&r->state, TR_WAITING, memory_order_release);
+    TR_FAULT_FOR(ENGINE_RECOVER_REQUEST, r->params.seed);
     atomic_store_explicit(&r->wants_cursor, 0, memory_order_relaxed);
     tr_slot_stat_published(sc->s, q->slot, q->n_out);
     if (q->n_out && !q->first_token_ns)
@@ -303,7 +305,9 @@ void tr_recover(struct tr_sched *sc)
 {
     struct tr_rings *rings = sc->s->rings;
     sc->now = tr_now_ns();
+    TR_FAULT(ENGINE_RECOVER_BEGIN);
     find_all(sc);
+    TR_FAULT(ENGINE_RECOVER_FOUND);
     for (uint32_t slot = 0; slot < sc->s->config.n_slots; slot++) {
         struct tr_seq *q = &sc->seq[slot];
         if (q->use != TR_SLOT_LIVE)
@@ -322,4 +326,5 @@ void tr_recover(struct tr_sched *sc)
         tr_news_post_all(sc->s, a);
         sc->bells |= 1ull << a;
     }
+    TR_FAULT(ENGINE_RECOVER_DONE);
 }

@@ -3,6 +3,7 @@
 #include "frontend/hold.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "frontend/resume.h"
 #include "frontend/stream_priv.h"
 
@@ -88,10 +89,12 @@ bool tr_hold_take(struct tr_stream *s)
     if (!tr_hold_is_resumable(s) || !s->fe->cfg->resume_window_ns || is_over(s) ||
         !make_place(s->fe))
         return false;
+    TR_FAULT_FOR(FRONTEND_HOLD_BEFORE, s->ask->params.seed);
     tr_choice_rewind(s, &s->choice[0]);
     s->gate_ns = 0;
     s->drain_since_ns = 0;
     enter(s, tr_now_ns());
+    TR_FAULT_FOR(FRONTEND_HELD, s->ask->params.seed);
     return true;
 }
 
@@ -134,6 +137,7 @@ static void ask_engine(struct tr_stream *s)
     int rc = tr_adopt(s->fe->shm, s->name.slot, s->name.gen, s->name.rand);
 
     s->hold.asked_ns = rc == -EAGAIN ? 0 : tr_now_ns();
+    TR_FAULT_FOR(FRONTEND_ADOPT_ASKED, s->ask->params.seed);
 }
 
 struct tr_stream *tr_hold_ask(struct tr_fe *fe, struct tr_stream_id id, bool *no_memory)
@@ -174,6 +178,7 @@ void tr_hold_news(struct tr_fe *fe, uint32_t slot)
         fe->hold_missed = true; /* the tick looks again */
         return;
     }
+    TR_FAULT_FOR(FRONTEND_GIVEN, r->params.seed);
     if (!good)
         give_up(s);
     s->hold.given = true;
@@ -209,6 +214,7 @@ static bool look_taking(struct tr_stream *s)
         return lost(s, TR_ERR_STREAM_OVER);
     bool ours = tr_ring_is_ours(s->fe->shm, r);
     if (ours && tr_ring_owner(r).confirmed) {
+        TR_FAULT_FOR(FRONTEND_ADOPTED, s->ask->params.seed);
         s->hold.taking = false;
         s->rang = true; /* its window is looked at */
         if (s->hold.cancel)

@@ -3,6 +3,7 @@
 #include "frontend/resume.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "frontend/hold.h"
 #include "frontend/stream_priv.h"
 
@@ -31,6 +32,7 @@ void tr_resume_give(struct tr_stream *s, const struct tr_reader *r)
     s->dialect->event(s, &(struct tr_event){.type = TR_EV_STARTED, .members = 1});
     s->rang = true; /* the look at its clock arms it */
     tr_stream_due(s);
+    TR_FAULT_FOR(FRONTEND_RESUMED, s->ask->params.seed);
 }
 
 /* Answered instead of a stream; whoever comes next finds it held. */

@@ -165,7 +165,9 @@ void tr_stream_drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
             atomic_store_explicit(
                 &tr_cursor_at(s->fe->shm, s->fe->shm->my_area, s->choice[k].slot)->disconnect_ns,
                 seen, memory_order_relaxed); /* the dirty bit of the command publishes it */
+    TR_FAULT_FOR(FRONTEND_GONE_SEEN, s->ask->params.seed);
     tr_stream_cancel(s, why);
+    TR_FAULT_FOR(FRONTEND_GONE_POSTED, s->ask->params.seed);
     /* What had ended before keeps its reason, as it does in the ledger. */
     if (!s->told)
         log_end(s, tr_stream_all_ended(s) ? close_of(s) : tr_close_by(why),

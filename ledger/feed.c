@@ -2,6 +2,7 @@
 #include "ledger/feed.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -81,13 +82,18 @@ static int feed_once(struct tr_feed *f)
         failed(f, "cannot read the ledger's spool");
         return n;
     }
+    if (n)
+        TR_FAULT(LEDGER_SINK_TAKEN);
     ret = n ? f->ops->apply(f->sink, f->batch, (size_t)n, &err) : 0;
     if (ret) {
         failed(f, err.msg);
         return ret;
     }
-    if (n)
+    if (n) {
+        TR_FAULT(LEDGER_SINK_COMMITTED);
         tr_spool_done(f->spool, upto);
+        TR_FAULT(LEDGER_SINK_DONE);
+    }
     worked(f);
     return n;
 }

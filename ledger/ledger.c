@@ -2,6 +2,7 @@
 #include "ledger/ledger.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "ledger/feed.h"
 #include "ledger/settle.h"
@@ -119,6 +120,7 @@ static void gather_bills(struct ledger *l)
             l->owners |= 1ull << b.owner_area;
         l->billed++;
         l->upto++;
+        TR_FAULT(LEDGER_TAKEN);
     }
 }
 
@@ -150,6 +152,7 @@ static bool gather_deliveries(struct ledger *l)
             any = true;
             if (!has_credit(l, a))
                 continue;
+            TR_FAULT(LEDGER_DELIVERY_TAKEN);
             tr_row_of_delivery(&d, &l->held);
             tr_trail_delivery(&l->held.delivery);
             l->holds = !add(l, &l->held);
@@ -174,6 +177,7 @@ static void confirm(struct ledger *l, uint64_t owners)
 {
     tr_stat_set(l->stat, TR_STAT_LEDGER_ROWS, l->upto);
     tr_bill_durable(l->s, l->upto);
+    TR_FAULT(LEDGER_DURABLE);
     for (uint32_t a = 0; a < l->s->config.n_areas; a++)
         if (owners >> a & 1)
             tr_bell_ring_area(l->s, a);
@@ -196,11 +200,13 @@ static bool flush(struct ledger *l)
     if (!tr_spool_waiting(l->spool))
         return false;
     bool bills = has_unconfirmed(l);
+    TR_FAULT(LEDGER_SPOOL_BEFORE);
     int ret = tr_spool_commit(l->spool, bills && l->c->durability == TR_DURABLE_POWER);
     report(l, ret);
     tr_stat_set(l->stat, TR_STAT_LEDGER_SPOOL_BYTES, tr_spool_bytes(l->spool));
     if (ret)
         return false;
+    TR_FAULT(LEDGER_SPOOL_SYNCED);
     if (bills)
         confirm(l, l->owners);
     l->owners = 0;

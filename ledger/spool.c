@@ -2,6 +2,7 @@
 #include "ledger/spool.h"
 
 #include "base/assert.h"
+#include "base/fault.h"
 #include "ledger/frame.h"
 #include "ledger/pack.h"
 #include "ledger/spool_list.h"
@@ -231,6 +232,7 @@ static int write_group(struct tr_spool *p, uint64_t at, bool sync)
             return n < 0 ? -errno : -EIO;
         done += (size_t)n;
     }
+    TR_FAULT(LEDGER_SPOOL_WRITTEN);
     return sync && fdatasync(p->fd) < 0 ? -errno : 0;
 }
 

@@ -3,6 +3,8 @@
 #include "ledger/sink.h"
 #include "ledger/sqlite_schema.h"
 
+#include "base/fault.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -289,6 +291,7 @@ static int apply_all(struct sqlite *k, const struct tr_entry *e, size_t n)
     for (size_t i = 0; i < n && !ret; i++)
         ret =
             e[i].kind == TR_ENTRY_BILL ? put_bill(k, &e[i].bill) : put_delivery(k, &e[i].delivery);
+    TR_FAULT(LEDGER_SINK_ROWS);
     return ret ? ret : run(k, COMMIT, NULL);
 }
 
