@@ -22,9 +22,9 @@ if(NOT TOKENRING_SANITIZE MATCHES "address")
 endif()
 # Processes that do not know each other: what TSan sees of them it sees in stress_shm.
 if(NOT TOKENRING_SANITIZE MATCHES "thread")
-  tr_program_test(stress hostile ${CMAKE_SOURCE_DIR}/tests/stress/hostile.c engine ledger m)
+  tr_program_test(stress hostile ${CMAKE_SOURCE_DIR}/tests/stress/hostile.c engine ledger PkgConfig::SQLITE m)
   target_sources(stress_hostile PRIVATE ${CMAKE_SOURCE_DIR}/tests/stress/good.c
-    ${CMAKE_SOURCE_DIR}/tests/stress/evil.c)
+    ${CMAKE_SOURCE_DIR}/tests/stress/evil.c ${CMAKE_SOURCE_DIR}/tests/stress/hostile_ledger.c)
 endif()
 tr_fuzz(shm_engine enginerig)
 

@@ -381,8 +381,13 @@ static void deliveries(void)
 {
     struct tr_delivery d;
     scribble((char *)&d, sizeof(d));
-    const struct tr_ring *r = tr_ring_at(s, any_slot());
+    uint32_t slot = any_slot();
+    const struct tr_ring *r = tr_ring_at(s, slot);
     d.stream_rand = r->stream_rand;
+    if (below(2)) {
+        d.slot = slot;
+        d.gen = atomic_load(&r->gen);
+    }
     if (below(2))
         memcpy(d.request_id, r->request_id, sizeof(d.request_id));
     uint64_t head = atomic_load(&s->ledger->delivery_head[EVIL_AREA]);

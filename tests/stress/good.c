@@ -242,8 +242,11 @@ static void give_up(struct job *j)
 
 static void deliver(const struct job *j, const char *id, uint64_t tokens)
 {
-    struct tr_delivery d = {
-        .stream_rand = j->rand, .delivered_tokens = (uint32_t)tokens, .closed_ns = tr_now_ns()};
+    struct tr_delivery d = {.slot = j->slot[0],
+                            .gen = j->gen[0],
+                            .stream_rand = j->rand,
+                            .delivered_tokens = (uint32_t)tokens,
+                            .closed_ns = tr_now_ns()};
     memcpy(d.request_id, id, sizeof(d.request_id));
     tr_delivery_push(s, &d);
 }
@@ -298,6 +301,39 @@ static void turn(struct job *j)
     }
 }
 
+/* ---- what a dead one leaves to us ---- */
+
+static bool is_of_a_job(uint32_t slot, uint32_t gen)
+{
+    for (uint32_t i = 0; i < N_LIVE; i++)
+        for (uint32_t k = 0; jobs[i].used && k < kinds[jobs[i].kind].n; k++)
+            if (jobs[i].slot[k] == slot && jobs[i].gen[k] == gen)
+                return true;
+    return false;
+}
+
+/* Resumable requests of a hostile one: taken, cancelled and let go.  Whether there are any. */
+static bool end_inherited(void)
+{
+    bool any = false;
+    for (uint32_t slot = 0; slot < s->config.n_slots; slot++) {
+        const struct tr_ring *r = tr_ring_at(s, slot);
+        uint32_t gen = atomic_load(&r->gen);
+        struct tr_owner o = tr_ring_owner(r);
+        if (o.area != GOOD_AREA || o.epoch != s->my_epoch || atomic_load(&r->state) == TR_FREE ||
+            is_of_a_job(slot, gen))
+            continue;
+        if (!(r->params.flags & TR_REQ_RESUMABLE))
+            continue; /* one of ours that is being let go */
+        any = true;
+        if (!o.confirmed)
+            (void)tr_adopt(s, slot, gen, r->stream_rand); /* or at the next turn */
+        else
+            tr_cmd_post(s, slot, gen, TR_CMD_CANCEL | TR_CMD_RELEASE, TR_ERR_CANCELLED);
+    }
+    return any;
+}
+
 /* ---- the loop ---- */
 
 static bool turn_all(uint32_t most)
@@ -342,8 +378,9 @@ int good_main(struct tr_shm *shm, struct board *b)
     board = b;
     tr_area_init(s);
     learn_answers();
-    while (!atomic_load(&b->stop) || turn_all(0)) {
-        turn_all(N_LIVE);
+    for (bool busy = true; busy || !atomic_load(&b->stop);) {
+        busy = turn_all(N_LIVE);
+        busy |= end_inherited();
         rest();
     }
     return 0;

@@ -3,7 +3,8 @@
  *
  * hostile.c plays the supervisor: it starts the real engine (sim backend), the real ledger, a
  * well-behaved frontend (good.c) and, round by round, a hostile one (evil.c), kills them, and judges.
- * The board lies in memory of the test's own, out of the service's sight. */
+ * hostile_ledger.c reads what the ledger has of it in the end.  The board lies in memory of the test's
+ * own, out of the service's sight. */
 #ifndef TR_TESTS_HOSTILE_H
 #define TR_TESTS_HOSTILE_H
 
@@ -43,5 +44,15 @@ struct board {
  * evil_main ends with the process. */
 int good_main(struct tr_shm *s, struct board *b);
 _Noreturn void evil_main(struct tr_shm *s, struct board *b, uint32_t ways, uint64_t seed);
+
+/* The test has failed, and why. */
+void hostile_fail(const char *what);
+
+/* Whether the spool of this ledger still holds what the database does not. */
+bool hostile_spool_holds(const char *ledger);
+
+/* Fails unless the ledger has every row of the board, as it stands there, and has not been flooded with
+ * deliveries by its `n_ledgers` lives. */
+void hostile_check_ledger(const char *ledger, const struct board *b, uint64_t n_ledgers);
 
 #endif
