@@ -2,6 +2,7 @@
 #include "sandbox/filter.h"
 
 #include <errno.h>
+#include <linux/netlink.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <linux/sockios.h>
@@ -63,6 +64,8 @@ struct row {
     {.call = SCMP_SYS(name), .who = (w), .action = SCMP_ACT_ALLOW, .n_args = 2, .arg = {a, b}},
 #define REFUSE(w, name, error, why)                                                                \
     {.call = SCMP_SYS(name), .who = (w), .action = SCMP_ACT_ERRNO(error)},
+#define REFUSE_IF(w, name, a, error, why)                                                          \
+    {.call = SCMP_SYS(name), .who = (w), .action = SCMP_ACT_ERRNO(error), .n_args = 1, .arg = {a}},
 
 static const struct row rows[] = {
 #include "sandbox/calls.def"

@@ -82,7 +82,7 @@ static int give_up(enum tr_sandbox who, const char **step)
     return close_standard_fds();
 }
 
-static int restrict_files(const char *const *folders, int n, const char **missing)
+static int restrict_files(const char *const *folders, int n, bool client, const char **missing)
 {
     int fd[TR_SANDBOX_FOLDERS], abi = tr_landlock_abi(), ret = 0, opened = 0;
     if (!abi) {
@@ -94,7 +94,7 @@ static int restrict_files(const char *const *folders, int n, const char **missin
         ret = fd[opened] < 0 ? -errno : 0;
     }
     if (!ret)
-        ret = tr_landlock_only(abi, fd, n);
+        ret = tr_landlock_only(abi, fd, n, client);
     while (opened--)
         if (fd[opened] >= 0)
             close(fd[opened]);
@@ -107,9 +107,9 @@ static int enter(enum tr_sandbox who, const char *const *folders, int n, const c
     int ret = give_up(who, step);
     if (ret)
         return ret;
-    if (who == TR_SANDBOX_FRONTEND || who == TR_SANDBOX_LEDGER) {
+    if (who != TR_SANDBOX_ENGINE) {
         *step = "Landlock";
-        ret = restrict_files(folders, n, missing);
+        ret = restrict_files(folders, n, who == TR_SANDBOX_LEDGER_NET, missing);
         if (ret)
             return ret;
     }

@@ -10,7 +10,8 @@
  *   engine     no capabilities (tr_sandbox_prepare); seccomp: memory, threads, its doorbells, log
  *   ledger     no capabilities; Landlock: files in its spool and beside its database, and nothing else;
  *              seccomp: the same as the engine, and files
- *   ledger that writes to a server: no Landlock, and sockets
+ *   ledger that writes to a server: the same, but Landlock lets it read every file of its user
+ *              (resolver, certificates, passwords) and connect, and seccomp lets it have sockets for it
  *
  *   I1  entering it needs no privilege, and nothing gives back what it took
  *   I2  it holds for every thread: filters for those there are and those to come, Landlock for those
@@ -41,7 +42,7 @@ int tr_sandbox_prepare(struct tr_errbuf *err);
  * not go on. */
 int tr_sandbox_enter(enum tr_sandbox who, struct tr_errbuf *err);
 
-/* The same for TR_SANDBOX_LEDGER, with `n` <= TR_SANDBOX_FOLDERS folders in which plain files may be
+/* The same for a ledger, with `n` <= TR_SANDBOX_FOLDERS folders in which plain files may be
  * opened, made and removed. */
 enum { TR_SANDBOX_FOLDERS = 4 };
 int tr_sandbox_enter_with(enum tr_sandbox who, const char *const *folders, int n,

@@ -10,7 +10,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -26,6 +28,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -480,7 +483,7 @@ static int landlocked(int (*act)(int abi))
     pid_t pid = fork();
     if (!pid) {
         alarm(LIMIT_S);
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || tr_landlock_only(abi, NULL, 0))
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || tr_landlock_only(abi, NULL, 0, false))
             _exit(ENTER_FAILED);
         _exit(act(abi));
     }
@@ -652,6 +655,117 @@ Test(sandbox, the_ledger_has_the_files_of_its_folder_and_no_others)
     need(waitpid(pid, &status, 0) == pid, "waitpid");
     cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS, "up to the link: status %#x",
               status);
+    rmdir(own);
+    rmdir(other);
+}
+
+/* ---- a ledger whose database is behind a socket ---- */
+
+/* All on this machine: a TCP connection with its options, a UNIX socket, a name. */
+static int reaches_a_server(const void *arg)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                            .sin_port = htons((uint16_t)port)};
+    struct sockaddr_un u = {.sun_family = AF_UNIX, .sun_path = "/nonexistent/socket"};
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    int one = 1, s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    socklen_t len = sizeof(one);
+    (void)arg;
+    if (s < 0 || setsockopt(s, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof(one)) ||
+        setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)))
+        return 1;
+    if (connect(s, (struct sockaddr *)&a, sizeof(a)) && errno != EINPROGRESS)
+        return 2;
+    struct pollfd f = {.fd = s, .events = POLLOUT};
+    if (poll(&f, 1, -1) != 1 || getsockopt(s, SOL_SOCKET, SO_ERROR, &one, &len) || one ||
+        send(s, "x", 1, MSG_NOSIGNAL) != 1 || (recv(s, &one, 1, 0) >= 0 || errno != EAGAIN))
+        return 3;
+    int l = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (l < 0 || connect(l, (struct sockaddr *)&u, sizeof(u)) == 0 || errno != ENOENT)
+        return 4;
+    if (getaddrinfo("localhost", "5432", &hints, &found) == 0)
+        freeaddrinfo(found);
+    (void)!getaddrinfo("name.invalid", "5432", &hints, &found); /* whatever the answer is */
+    return close(s) || close(l);
+}
+
+/* What libraries try and do without. */
+static int loads_no_code(const void *arg)
+{
+    (void)arg;
+    return mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0) != MAP_FAILED ||
+           errno != EACCES;
+}
+
+static int abi_of_the_kernel; /* asked before */
+
+/* With Landlock: it reads what its user may read and writes in its folder. */
+static int reads_but_does_not_write(const void *arg)
+{
+    char name[96];
+    const char *const *folder = arg;
+    int fd = open("/etc/passwd", O_RDONLY);
+    if (fd < 0 || close(fd))
+        return 1;
+    snprintf(name, sizeof(name), "%s/x", folder[0]);
+    fd = open(name, O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || close(fd) || unlink(name))
+        return 2;
+    snprintf(name, sizeof(name), "%s/x", folder[1]);
+    if (open(name, O_RDWR | O_CREAT, 0600) >= 0 || errno != EACCES)
+        return 3;
+    if (abi_of_the_kernel < 4)
+        return 0;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    return s < 0 || bind(s, (struct sockaddr *)&a, sizeof(a)) == 0 || errno != EACCES;
+}
+
+Test(sandbox, a_ledger_with_a_server_reaches_it_and_nothing_else, .init = prepare)
+{
+    const struct try t[] = {
+        {"listen", SYS_listen, {sock, 1}},
+        {"accept", SYS_accept4, {listener, 0, 0, 0}},
+        {"sendmsg, which gives descriptors away", SYS_sendmsg, {sock, 0, 0}},
+        {"a packet socket", SYS_socket, {AF_PACKET, SOCK_RAW, 0}},
+        {"the kernel's audit", SYS_socket, {AF_NETLINK, SOCK_RAW, 9}},
+        {"a pair", SYS_socketpair, {AF_UNIX, SOCK_STREAM, 0, (long)quiet}},
+        {"a program on a socket", SYS_setsockopt, {sock, SOL_SOCKET, SO_ATTACH_FILTER, 0, 0}},
+        {"execve", SYS_execve, {(long)"/bin/true", 0, 0}},
+        {"a process", SYS_clone, {SIGCHLD, 0}},
+        {"kill", SYS_kill, {parent, 0}},
+        {"ptrace", SYS_ptrace, {PTRACE_ATTACH, parent, 0, 0}},
+        {"mkdir", SYS_mkdir, {(long)"/tmp/none", 0}},
+        {"executable memory", SYS_mprotect, {(long)page, 4096, PROT_READ | PROT_EXEC}},
+    };
+    ENDS(TR_SANDBOX_LEDGER_NET, reaches_a_server, NULL, "a server");
+    ENDS(TR_SANDBOX_LEDGER_NET, threads_and_memory, NULL, "its thread");
+    if (filtered()) {
+        ENDS(TR_SANDBOX_LEDGER_NET, loads_no_code, NULL, "no code");
+        ALL_KILL(TR_SANDBOX_LEDGER_NET, t);
+    }
+}
+
+Test(sandbox, a_ledger_with_a_server_reads_files_and_writes_its_own)
+{
+    static char own[] = "/tmp/tr-sandbox-XXXXXX", other[] = "/tmp/tr-sandbox-XXXXXX";
+    const char *const folders[] = {own, other};
+    abi_of_the_kernel = tr_landlock_abi();
+    if (!abi_of_the_kernel)
+        cr_skip_test("this kernel has no Landlock");
+    need(mkdtemp(own) && mkdtemp(other), "mkdtemp");
+    pid_t pid = fork();
+    if (!pid) {
+        struct tr_errbuf err;
+        alarm(LIMIT_S);
+        if (tr_sandbox_enter_with(TR_SANDBOX_LEDGER_NET, folders, 1, &err) < 0)
+            _exit(ENTER_FAILED);
+        _exit(reads_but_does_not_write(folders));
+    }
+    int status = 0;
+    need(waitpid(pid, &status, 0) == pid, "waitpid");
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
     rmdir(own);
     rmdir(other);
 }
