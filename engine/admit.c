@@ -291,6 +291,7 @@ static bool take_foreign(struct tr_sched *sc, uint32_t area, const struct tr_msg
     if (m->kind == TR_MSG_ADOPT || m->kind == TR_MSG_CONFIRM) {
         if (!tr_handover_adopt(sc, area, m))
             refuse(sc);
+        tr_sched_tell_area(sc, area, m->slot); /* whatever came of it */
         return true;
     }
     return false;

@@ -219,9 +219,24 @@ static bool may_be_adopted(const struct tr_shm *s, uint32_t slot, uint32_t gen,
                            uint64_t stream_rand)
 {
     const struct tr_ring *r = tr_ring_at(s, slot);
-    uint32_t state;
-    return r && tr_ring_read(s, slot, gen, &state) >= 0 && state != TR_FREE &&
-           r->stream_rand == stream_rand && (r->params.flags & TR_REQ_RESUMABLE);
+    return gen && tr_ring_request(s, slot) == gen && r->stream_rand == stream_rand &&
+           (r->params.flags & TR_REQ_RESUMABLE);
+}
+
+bool tr_adopt_is_due(const struct tr_shm *s, uint32_t slot, uint32_t *gen)
+{
+    const struct tr_ring *r = tr_ring_at(s, slot);
+    uint32_t g = tr_ring_request(s, slot);
+    if (!g || !(r->params.flags & TR_REQ_RESUMABLE) || !tr_ring_is_ours(s, r))
+        return false;
+    /* A release is of no effect if somebody had adopted the stream before, and died: not confirmed,
+     * it is given to us once more. */
+    uint64_t word = tr_cmd_word(s, s->my_area, slot);
+    bool released = tr_cmd_gen(word) == g && (tr_cmd_flags(word) & TR_CMD_RELEASE);
+    if (released && tr_ring_owner(r).confirmed)
+        return false;
+    *gen = g;
+    return true;
 }
 
 int tr_adopt(struct tr_shm *s, uint32_t slot, uint32_t gen, uint64_t stream_rand)

@@ -138,6 +138,11 @@ void tr_cursor_set(struct tr_shm *s, uint32_t slot, uint64_t scanned, uint64_t s
  * check. */
 int tr_adopt(struct tr_shm *s, uint32_t slot, uint32_t gen, uint64_t stream_rand);
 
+/* Frontend.  Whether it is to take a stream that it does not know, on news of it: a resumable request of
+ * generation *gen that is this process's, and that it has not released.  It was given the stream; or the
+ * engine died when it had answered an adoption that nobody here waits for any more. */
+bool tr_adopt_is_due(const struct tr_shm *s, uint32_t slot, uint32_t *gen);
+
 /* Engine (any area) and owner. */
 struct tr_cursor *tr_cursor_at(const struct tr_shm *s, uint32_t area, uint32_t slot);
 

@@ -165,6 +165,17 @@ void tr_ring_reset(struct tr_shm *s, uint32_t slot)
     clear_fields(r);
 }
 
+uint32_t tr_ring_request(const struct tr_shm *s, uint32_t slot)
+{
+    const struct tr_ring *r = tr_ring_at(s, slot);
+    /* Acquire: the fixed fields of a request are there with its state; pairs with tr_seq_move. */
+    if (!r || atomic_load_explicit(&r->state, memory_order_acquire) == TR_FREE)
+        return 0;
+    /* In a reset the generation comes first and `of_gen` is wiped: the two differ. */
+    uint32_t gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
+    return r->of_gen == gen ? gen : 0;
+}
+
 int64_t tr_ring_read(const struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t *state)
 {
     const struct tr_ring *r = tr_ring_at(s, slot);

@@ -166,6 +166,9 @@ struct tr_ring_past {
 /* Reader.  0 and *out, or -ESTALE: `gen` is not the generation before this one, or did not end. */
 int tr_ring_past_of(const struct tr_shm *s, uint32_t slot, uint32_t gen, struct tr_ring_past *out);
 
+/* Reader.  The generation of the request that is there; 0 when there is none, or it is just being wiped. */
+uint32_t tr_ring_request(const struct tr_shm *s, uint32_t slot);
+
 /* Reader.  Output ids published so far, bounded by the context; `*state` is read before the count,
  * so that a terminal state means the count is final.  -ESTALE when `gen` is not current. */
 int64_t tr_ring_read(const struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t *state);

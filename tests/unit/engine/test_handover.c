@@ -470,6 +470,66 @@ Test(handover, an_adoption_of_nothing_that_fits_is_refused)
     check_owner(&fixed, 0, true);
 }
 
+/* ---- what a frontend is to take ---- */
+
+static bool is_due(uint32_t area, const struct tr_rig_req *q)
+{
+    uint32_t gen = 0;
+    tr_rig_be_frontend(&r, area);
+    return tr_adopt_is_due(&r.s, q->slot, &gen) && gen == q->gen;
+}
+
+Test(handover, what_was_given_is_due_until_it_is_released)
+{
+    struct tr_rig_req q = submit(0);
+    tr_rig_run(&r, &q, 1);
+    cr_assert(!is_due(1, &q));
+    tr_rig_kill_frontend(&r, 0);
+    tr_rig_turn(&r);
+    cr_assert(is_due(1, &q));
+    cr_assert(!is_due(2, &q));
+    adopt(&q, 1);
+    tr_rig_turn(&r);
+    cr_assert(is_due(1, &q), "should it have been forgotten");
+    tr_rig_release(&r, &q);
+    cr_assert(!is_due(1, &q));
+}
+
+Test(handover, a_release_that_came_too_late_does_not_keep_it_from_being_taken_again)
+{
+    struct tr_rig_req q = submit(1), old = q;
+    tr_rig_run(&r, &q, 1);
+    adopt(&q, 2);
+    tr_rig_turn(&r);
+    tr_rig_release(&r, &old); /* has not heard of it yet */
+    tr_rig_turn(&r);
+    tr_rig_kill_frontend(&r, 2);
+    says_streams(0, 1);
+    says_streams(3, 1);
+    tr_rig_turn(&r);
+    check_owner(&q, 1, false);
+    cr_assert(is_due(1, &q));
+    adopt(&q, 1);
+    tr_rig_ledger_runs(&r);
+    tr_rig_run(&r, NULL, 0);
+    cr_assert_eq(tr_rig_state(&r, &q), TR_INCOMPLETE, "that release was about nothing");
+    tr_rig_release(&r, &q);
+    tr_rig_run(&r, NULL, 0);
+    cr_assert_eq(tr_rig_state(&r, &q), TR_FREE);
+}
+
+Test(handover, an_adoption_is_answered_with_news_whatever_came_of_it)
+{
+    struct tr_rig_req q = submit(0);
+    turn_n(2);
+    has_news(1, 0);
+    struct tr_msg m = {.kind = TR_MSG_ADOPT, .slot = q.slot, .gen = q.gen + 1};
+    tr_rig_be_frontend(&r, 1);
+    cr_assert_eq(tr_subq_push(&r.s, &m, 1), 0);
+    tr_rig_turn(&r);
+    cr_assert(has_news(1, q.slot));
+}
+
 /* ---- cancel by others ---- */
 
 static void cancel_from(uint32_t area, const struct tr_rig_req *q)

@@ -57,6 +57,19 @@ Test(ring, a_reader_of_another_generation_is_told)
     cr_assert_eq(tr_ring_read(&r.s, 99, 1, &state), -ESTALE);
 }
 
+Test(ring, a_request_is_there_while_state_and_generation_say_so)
+{
+    struct tr_ring *g = tr_ring_at(&r.s, 0);
+    cr_assert_eq(tr_ring_request(&r.s, 0), 0, "free");
+    g->of_gen = gen_of(0);
+    cr_assert_eq(tr_ring_request(&r.s, 0), 0, "not yet admitted");
+    atomic_store(&g->state, TR_WAITING);
+    cr_assert_eq(tr_ring_request(&r.s, 0), gen_of(0));
+    atomic_fetch_add(&g->gen, 1);
+    cr_assert_eq(tr_ring_request(&r.s, 0), 0, "just being wiped");
+    cr_assert_eq(tr_ring_request(&r.s, 99), 0);
+}
+
 Test(ring, a_reset_wipes_what_was_used)
 {
     struct tr_ring *g = tr_ring_at(&r.s, 0);
