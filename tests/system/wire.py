@@ -17,8 +17,8 @@ VERSIONS = {"1.1": ("1.1", []), "1.0": ("1.0", []), "1.0 kept": ("1.0", ["Connec
 class Wire:
     """One request, its bytes, and how they came to an end."""
 
-    def __init__(self, server, framing, version, body, slow=False, conn=None):
-        path, headers, streamed = FRAMINGS[framing]
+    def __init__(self, server, framing, version, body, slow=False, conn=None, headers=()):
+        path, own, streamed = FRAMINGS[framing]
         http, more = VERSIONS[version]
         self.framing, self.version, self.streamed = framing, version, streamed
         self.rid = f"{framing}-{version}-{random.getrandbits(48):x}".replace(" ", "-")
@@ -27,7 +27,7 @@ class Wire:
         if slow:  # large events, so that few of them fill what the kernel takes
             body.update({"logprobs": True, "top_logprobs": 20} if path == CHAT else {"logprobs": 5})
         self.conn = conn or server.conn(rcvbuf=4096 if slow else 0)
-        self.conn.send(request("POST", path, body, headers + more + [f"X-Request-Id: {self.rid}"], http))
+        self.conn.send(request("POST", path, body, [*own, *more, *headers, f"X-Request-Id: {self.rid}"], http))
         self.status, self.head, self.body, self.end = 0, {}, b"", None
 
     def __str__(self):
