@@ -99,7 +99,9 @@ static int step(sqlite3 *db, int from)
     char after[128];
     snprintf(after, sizeof(after), "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT",
              TR_SQLITE_APPLICATION, from + 1);
-    if (sqlite3_exec(db, migration[from], NULL, NULL, NULL) == SQLITE_OK &&
+    /* Nobody else does the same meanwhile: there is one writer. */
+    if (sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK &&
+        sqlite3_exec(db, migration[from], NULL, NULL, NULL) == SQLITE_OK &&
         sqlite3_exec(db, after, NULL, NULL, NULL) == SQLITE_OK)
         return 0;
     return -EIO;
@@ -115,24 +117,20 @@ static int refuse_newer(int version, const char *path, struct tr_errbuf *err)
 
 int tr_sqlite_migrate(sqlite3 *db, const char *path, bool read_only, struct tr_errbuf *err)
 {
+    int version = 0;
     for (;;) {
-        int version = 0;
-        /* Asked inside the transaction: another process may be doing the same. */
-        bool begun =
-            !read_only && sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK;
-        if ((!read_only && !begun) || version_of(db, &version))
+        if (version_of(db, &version))
             return tr_sqlite_failed(db, path, "open", err);
-        if (begun && version >= 0 && version < TR_SQLITE_VERSION) {
-            if (step(db, version) == 0)
-                continue;
+        if (version < 0 || version > TR_SQLITE_VERSION)
+            return refuse_newer(version, path, err);
+        if (version == TR_SQLITE_VERSION)
+            return 0;
+        if (read_only)
+            return version ? 0 : tr_errf(err, -ENOENT, "there is no ledger in %s", path);
+        if (step(db, version)) {
             int ret = tr_sqlite_failed(db, path, "bring up to date", err);
             sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
             return ret;
         }
-        if (begun)
-            sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-        if (version < 0 || version > TR_SQLITE_VERSION)
-            return refuse_newer(version, path, err);
-        return version == 0 ? tr_errf(err, -ENOENT, "there is no ledger in %s", path) : 0;
     }
 }
