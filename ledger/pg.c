@@ -4,7 +4,9 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <resolv.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,7 +15,9 @@ enum {
     CONNECT_S = 10,      /* of each host, unless the address has connect_timeout */
     PAUSE_MIN_MS = 100,  /* after a failure */
     PAUSE_MAX_MS = 5000, /* a database that is back is found within this */
-    HOSTS_MAX = 32
+    HOSTS_MAX = 32,
+    RESOLVE_S = 2, /* of each name server and try */
+    RESOLVE_TRIES = 2
 };
 
 static const uint64_t MS = 1000000;
@@ -171,8 +175,19 @@ static PGconn *begin(const char *url)
     return PQconnectStartParams(names, values, 1);
 }
 
+/* Of this thread: what looks a name up waits for seconds, not for half a minute.  Read anew each time,
+ * because a resolver that was told something does not look at its file again by itself. */
+static void hurry_resolver(void)
+{
+    if (res_init() == 0) {
+        _res.retrans = RESOLVE_S;
+        _res.retry = RESOLVE_TRIES;
+    }
+}
+
 static int start(struct tr_pg *p, struct tr_errbuf *err)
 {
+    hurry_resolver();
     p->conn = begin(p->url);
     if (!p->conn)
         return lost(p, "no memory for a connection", err);

@@ -2,6 +2,8 @@
 tr_unit_test(ledger row)
 tr_unit_test(ledger frame)
 tr_unit_test(ledger spool)
+tr_unit_test(ledger pg PkgConfig::LIBPQ)
+tr_unit_test(ledger pg_sql PkgConfig::LIBPQ)
 tr_unit_test(ledger sqlite PkgConfig::SQLITE)
 tr_unit_test(ledger settle shmrig)
 tr_unit_test(ledger ledger shmrig PkgConfig::SQLITE)
