@@ -157,16 +157,18 @@ def server_away():
 
 @test
 def full_spool():
-    """The service ends while the server is away; what is in its spool is read, and brought by the next one."""
+    """The service ends beside a server that stands still; what is in its spool is read, and brought by the
+    next one."""
     spool = os.path.join(folder(), "spool")
     with Postgres() as pg:
         with service(pg.url(), spool) as s:
             names = [ask(s, "before")]
             arrived(pg, names, "before")
-            pg.stop()
+            pg.freeze()
             names += [ask(s, f"without-{i}") for i in range(20)]
             s.child.send_signal(signal.SIGTERM)
             equal(s.wait_exit(), 0, "it ends well without the server")
+            pg.kill()
         p = ledger_tool("export", pg.url(), spool)
         check(p.returncode == 1 and "PostgreSQL" in p.stderr and PASSWORD not in p.stderr + p.stdout,
               "no server, no export", p.returncode, p.stderr, p.stdout)

@@ -130,6 +130,15 @@ class Postgres:
         self.child.send_signal(how)
         self.child.wait(3 * WAIT)
 
+    def kill(self):
+        """kill -9 of all its processes, frozen or not: what waits in its sockets is never looked at."""
+        for p in self._processes():
+            try:
+                os.kill(p, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.child.wait(3 * WAIT)
+
     def _processes(self):
         """The postmaster and its children (each has a process group of its own)."""
         kids = [int(p) for p in os.listdir("/proc") if p.isdigit() and self._is_mine(p)]
