@@ -2,44 +2,61 @@
 /* shm/model/slot.pml - the life of one slot, with the death of any process at any point.
  *
  * Two frontends, the engine and the ledger share one slot through the words of shm/: claim, request,
- * submission queue, command word with its dirty bit, ring, accounting queue.  The supervisor kills
- * and replaces each of them a bounded number of times.  What is private to a process is local here
- * and dies with it.
+ * submission queue, command word with its dirty bit, ring with its owner word, accounting queue.  The
+ * supervisor kills and replaces each of them a bounded number of times.  What is private to a process is
+ * local here and dies with it.  A request may be resumable: then it outlives its frontend and its
+ * connection, is given to a frontend that lives, and can be adopted by another at any time.
  *
- * Checked: two frontends never hold the same generation; a request that was admitted gets exactly
+ * Checked: two frontends never claim the same generation; a request that was admitted gets exactly
  * one row, whoever dies; a row says "durable" only once it is in the file; a slot is not reused
- * before its record is durable and its reader is done; and in the end every admitted request has its
- * row and the slot is free again (no deadlock: all processes wait at their `end` labels). */
+ * before its record is durable and its reader is done, and never under a frontend that has it and did
+ * not let it go; a resumable request is freed only after somebody who had it let it go; a command counts
+ * only while who gave it has the request; and in the end every admitted request has its row and the slot
+ * is free again (no deadlock: all processes wait at their `end` labels). */
 
 #define NF 2        /* frontends */
+#define NOBODY NF
 #define GENS 8        /* room for generations that a restarted engine skips */
-#define LAST 3        /* generations that are opened */
+#ifndef LAST
+#define LAST 2        /* generations that are opened, the first of which is 2 */
+#endif
 #ifndef DEATHS
 #define DEATHS 1    /* processes the supervisor may kill */
+#endif
+#ifndef LEDGER_DIES
+#define LEDGER_DIES 1
+#endif
+#ifndef READERS
+#define READERS 2   /* clients that ask for a stream at a frontend that does not have it */
 #endif
 
 mtype = { CLOSED, OPEN, CLAIMED, TAKEN };      /* claim word */
 mtype = { FREE, LIVE, ENDED };                 /* state of the ring */
+mtype = { NONE, ADOPT, CONFIRM };              /* message about a stream that is there */
 
 /* claims (frontends, engine) */
 mtype claim = CLOSED;
 byte claim_who, claim_epoch, claim_gen;
 
-/* ring (engine) */
+/* ring (engine); owner, epoch and confirmed are one word */
 byte gen = 1;
 mtype ring = FREE;
 byte owner, owner_epoch;
+bool confirmed;
+bool resumable;
 byte of_gen;                                   /* whose request the fields are */
 byte bill_seq;                                 /* stored before the record is counted */
 
-/* control page (supervisor), area_ack (engine) */
-byte epoch[NF];
-bool alive[NF];
+/* control page (supervisor), area_ack (engine); NOBODY never lives */
+byte epoch[NF + 1];
+bool alive[NF + 1];
 byte ack[NF];
 
-/* areas (frontends): one message, one command word, one dirty bit */
-bool sub[NF];
+/* areas (frontends): one submission, one other message, one command word, one dirty bit */
+bool sub[NF], sub_resumable[NF];
 byte sub_gen[NF];
+mtype msg[NF] = NONE;
+byte msg_gen[NF];
 byte cmd_gen[NF];
 bool cmd_cancel[NF], cmd_release[NF], dirty[NF];
 
@@ -54,6 +71,9 @@ byte rows[GENS + 2];
 /* what the outside did and saw */
 bool admitted[GENS + 2];
 byte holders[GENS + 2];
+bool let_go[GENS + 2];                         /* somebody who had it released it */
+byte has[NF + 1];                              /* the generation that a frontend delivers or holds */
+byte readers = 0;
 
 /* who is to die */
 bool kill_front[NF];
@@ -62,11 +82,21 @@ bool engine_up, ledger_up;
 byte deaths = 0;
 
 #define IS_DURABLE (bill_seq != 0 && durable >= bill_seq)
+#define IS_OWNER(i) (ring != FREE && owner == i && owner_epoch == epoch[i])
+#define HAS_IT (IS_OWNER(me) && confirmed)
+#define OWNER_LIVES (alive[owner] && owner_epoch == epoch[owner])
+
+/* A command word is one word. */
+inline reset_word()
+{
+    atomic { cmd_cancel[me] = false; cmd_release[me] = false; cmd_gen[me] = my_gen }
+}
 
 proctype Frontend(byte me)
 {
     byte my_gen = 0;
     bool held = false;
+    mtype ask = NONE;
     {
 endidle:
         do
@@ -75,7 +105,7 @@ endidle:
                 holders[my_gen]++; held = true;
                 assert(holders[my_gen] == 1);
            }
-           cmd_cancel[me] = false; cmd_release[me] = false; cmd_gen[me] = my_gen;
+           reset_word();
            if
            :: true ->                          /* give back: the client left before the submission */
               atomic {
@@ -85,74 +115,101 @@ endidle:
                   :: else
                   fi
               }
-           :: true ->
-              atomic { sub[me] = true; sub_gen[me] = my_gen; }
-              if
-              :: true                          /* the client stays */
-              :: true ->                       /* the client leaves: word, then bit */
-                 cmd_cancel[me] = true;
-                 dirty[me] = true
-              fi;
-              /* terminal gate: the end in the ring, and its record durable */
-endwait:      (gen == my_gen && ring == ENDED && IS_DURABLE);
-              assert(rows[my_gen] == 1);
-              atomic { holders[my_gen]--; held = false }
-              cmd_release[me] = true;
-              dirty[me] = true;
-endgone:      (gen != my_gen)
+              goto over
+           :: atomic { sub_resumable[me] = false; sub[me] = true; sub_gen[me] = my_gen }
+           :: atomic { sub_resumable[me] = true; sub[me] = true; sub_gen[me] = my_gen }
            fi;
-           my_gen = 0
-        od
+           if
+           :: true                             /* the client stays */
+           :: true ->                          /* cancelled before it is admitted: word, then bit */
+              cmd_cancel[me] = true;
+              dirty[me] = true
+           fi;
+endadmit:  atomic { (gen != my_gen || ring != FREE) -> holders[my_gen]--; held = false }
+           goto have
+
+        /* news of a stream that it does not know and that is its own: given to it, or so long ago
+         * that it has lost it in between.  A ring that is being reset shows: its fields are of another
+         * generation */
+        :: atomic { IS_OWNER(me) && resumable && of_gen == gen ->
+                my_gen = gen; ask = (confirmed -> NONE : CONFIRM) }
+           goto take
+        /* a reader asks for one that another has */
+        :: atomic { ring != FREE && resumable && of_gen == gen && !IS_OWNER(me) && readers < READERS ->
+                readers++; my_gen = gen; ask = ADOPT }
+           goto take
+        od;
+
+take:   if
+        :: ask == NONE
+        :: else ->
+           reset_word();
+           atomic { msg[me] = ask; msg_gen[me] = my_gen; ask = NONE }
+           (msg[me] == NONE)                   /* it was read: the answer is in the ring */
+        fi;
+
+have:   atomic {
+            if
+            :: gen == my_gen && HAS_IT -> has[me] = my_gen
+            :: else -> goto over               /* somebody else's, or gone */
+            fi
+        }
+        if
+        :: true
+        :: true ->                             /* the client leaves or cancels, or its window is over */
+           cmd_cancel[me] = true;
+           dirty[me] = true
+        fi;
+        /* terminal gate: the end in the ring, and its record durable; or another reader has it now */
+endwait:
+        if
+        :: atomic { gen == my_gen && HAS_IT && ring == ENDED && IS_DURABLE ->
+                assert(rows[my_gen] == 1);
+                let_go[my_gen] = true; has[me] = 0 }
+           cmd_release[me] = true;
+           dirty[me] = true;
+endgone:   (gen != my_gen || !HAS_IT)          /* given to it again counts as another */
+        :: atomic { gen != my_gen || !HAS_IT -> has[me] = 0 }
+        fi;
+over:   my_gen = 0;
+        goto endidle
     } unless { kill_front[me] };
     atomic {
         if
         :: held -> holders[my_gen]--
         :: else
         fi;
+        has[me] = 0;
         kill_front[me] = false
     }
 }
 
-/* One pass of the engine over everything, written as separate steps so that others move in between.
+/* What the engine does, one thing at a time and in any order: so every order of its turns is among them.
  * `released` is what it remembers of a RELEASE; a new engine reads the command word again. */
-inline take_commands(i)
-{
-    if
-    :: dirty[i] -> dirty[i] = false; look = true
-    :: else
-    fi;
-    if
-    :: (look || fresh) && ring != FREE && owner == i && owner_epoch == epoch[i] && cmd_gen[i] == gen ->
-        if
-        :: ring == LIVE && cmd_cancel[i] -> ring = ENDED
-        :: else
-        fi;
-        if
-        :: cmd_release[i] -> released = true
-        :: else
-        fi
-    :: else
-    fi;
-    look = false
-}
 
-/* The dead owner's unread message first: it was admitted towards its client. */
-inline bury(i)
+/* The owner's command word. */
+inline obey(i)
 {
-    if
-    :: !alive[i] && ack[i] != epoch[i] ->
-        admit(i);
+    atomic {
         if
-        :: ring == LIVE && owner == i && owner_epoch == epoch[i] -> ring = ENDED
-        :: else
-        fi;
-        atomic {
+        :: cmd_gen[i] == gen ->
             if
-            :: claim == CLAIMED && claim_who == i && claim_epoch == epoch[i] -> claim = OPEN; claim_gen = gen
+            :: ring == LIVE && cmd_cancel[i] -> ring = ENDED
+            :: else
+            fi;
+            if
+            :: cmd_release[i] -> released = true
             :: else
             fi
-        }
-        ack[i] = epoch[i]
+        :: else
+        fi
+    }
+}
+
+inline obey_owner(i)
+{
+    if
+    :: IS_OWNER(i) && confirmed -> obey(i)
     :: else
     fi
 }
@@ -165,9 +222,10 @@ inline admit(i)
         :: ring == FREE && sub_gen[i] == gen ->
             /* fields, then state, then the claim, then the queue: after a crash in between, the
              * next engine finds either a claimed slot and its message, or a live ring */
-            owner = i; owner_epoch = epoch[i]; of_gen = gen;
+            atomic { owner = i; owner_epoch = epoch[i]; confirmed = true; resumable = sub_resumable[i]; of_gen = gen }
             atomic { ring = LIVE; admitted[gen] = true }
-            claim = TAKEN
+            claim = TAKEN;
+            obey(i)                            /* its dirty bit may have been taken before */
         :: else                                 /* a message of another life */
         fi;
         sub[i] = false
@@ -175,68 +233,123 @@ inline admit(i)
     fi
 }
 
-proctype Engine()
+/* What the former owner said before counts; then the word, then the queue. */
+inline adopt(i)
 {
-    bool released = false, look = false, fresh = true, orphan;
-    byte i;
-    {
-        /* what a former engine left: a number that was never counted is void, what lived has ended */
+    if
+    :: msg[i] != NONE ->
         if
-        :: bill_seq > tail -> bill_seq = 0
+        :: ring != FREE && msg_gen[i] == gen && resumable && !(IS_OWNER(i) && confirmed) &&
+           (msg[i] == ADOPT || IS_OWNER(i)) ->
+            if
+            :: confirmed && owner < NF && owner_epoch == epoch[owner] -> obey(owner)
+            :: else
+            fi;
+            if
+            :: !released -> atomic { owner = i; owner_epoch = epoch[i]; confirmed = true }
+            :: else
+            fi
+        :: else
+        fi;
+        msg[i] = NONE
+    :: else
+    fi
+}
+
+/* The owner does not live: his last words, then the stream is another's, or over. */
+inline hand_over()
+{
+    if
+    :: ring != FREE && !OWNER_LIVES ->
+        if
+        :: confirmed && owner < NF && owner_epoch == epoch[owner] -> obey(owner)
         :: else
         fi;
         if
-        :: (claim == OPEN || claim == CLAIMED) && claim_gen == gen && ring == FREE  /* clean */
-        :: ring != FREE && of_gen == gen ->
-            if
-            :: ring == LIVE -> ring = ENDED
-            :: else
-            fi;
-            claim = TAKEN
-        :: else ->                              /* a reset that was cut short: once more */
-            gen++;
-            ring = FREE; bill_seq = 0;
-            claim = CLOSED
-        fi;
+        :: resumable && !released ->
+            atomic {
+                if
+                :: alive[0] -> owner = 0; owner_epoch = epoch[0]
+                :: alive[1] -> owner = 1; owner_epoch = epoch[1]
+                :: !alive[0] && !alive[1] -> owner = NOBODY; owner_epoch = 0
+                fi;
+                confirmed = false
+            }
+        :: !resumable && ring == LIVE -> ring = ENDED
+        :: else
+        fi
+    :: else
+    fi
+}
+
+/* The dead owner's unread messages first: a submission was admitted towards its client. */
+inline bury(i)
+{
+    admit(i);
+    adopt(i);
+    hand_over();
+    atomic {
+        if
+        :: claim == CLAIMED && claim_who == i && claim_epoch == epoch[i] -> claim = OPEN; claim_gen = gen
+        :: else
+        fi
+    }
+    ack[i] = epoch[i]
+}
+
+/* What a former engine left: a number that was never counted is void, what lived goes on, commands are
+ * read again. */
+inline recover()
+{
+    if
+    :: bill_seq > tail -> bill_seq = 0
+    :: else
+    fi;
+    if
+    :: (claim == OPEN || claim == CLAIMED) && claim_gen == gen && ring == FREE  /* clean */
+    :: ring != FREE && of_gen == gen ->
+        claim = TAKEN;
+        obey_owner(0);
+        obey_owner(1)
+    :: else ->                                  /* a reset that was cut short: once more */
+        gen++;
+        atomic { ring = FREE; bill_seq = 0 }
+        claim = CLOSED
+    fi
+}
+
+proctype Engine()
+{
+    bool released = false;
+    byte i;
+    {
+        recover();
         engine_up = true;
+endsleep:
         do
-        :: true ->
-            take_commands(0);
-            take_commands(1);
-            fresh = false;
-            bury(0);
-            bury(1);
-            admit(0);
-            admit(1);
-            if
-            :: ring == LIVE -> ring = ENDED      /* the answer is complete */
-            :: true
-            fi;
-            if
-            :: ring == ENDED && bill_seq == 0 ->
-                bill_seq = tail + 1;
-                rec[tail] = gen;
-                tail++
-            :: else
-            fi;
-            orphan = ring == ENDED && (owner_epoch != epoch[owner] || !alive[owner]);
-            if
-            :: ring == ENDED && IS_DURABLE && (released || orphan) ->
-                assert(rows[gen] == 1);
-                gen++;
-                ring = FREE; bill_seq = 0; released = false;
-                claim = CLOSED
-            :: else
-            fi;
-            if
-            :: claim == CLOSED && ring == FREE && gen <= LAST -> claim_gen = gen; claim = OPEN
-            :: else
-            fi;
-            /* nothing to do: sleep on the bell */
-endsleep:   (dirty[0] || dirty[1] || sub[0] || sub[1] || (ring == LIVE) ||
-             (ring == ENDED && (bill_seq == 0 || (IS_DURABLE && released))) ||
-             (ring == ENDED && IS_DURABLE && (owner_epoch != epoch[owner] || !alive[owner])) ||
-             (!alive[0] && ack[0] != epoch[0]) || (!alive[1] && ack[1] != epoch[1]))
+        :: dirty[0] -> dirty[0] = false; obey_owner(0)
+        :: dirty[1] -> dirty[1] = false; obey_owner(1)
+        :: !alive[0] && ack[0] != epoch[0] -> bury(0)
+        :: !alive[1] && ack[1] != epoch[1] -> bury(1)
+        /* an orphan, when somebody comes; or released by a dead one, which a new engine does not know */
+        :: ring != FREE && owner == NOBODY && (alive[0] || alive[1]) -> hand_over()
+        :: ring != FREE && resumable && owner != NOBODY && owner_epoch != epoch[owner] && !released -> hand_over()
+        :: sub[0] -> admit(0)
+        :: sub[1] -> admit(1)
+        :: msg[0] != NONE -> adopt(0)
+        :: msg[1] != NONE -> adopt(1)
+        :: ring == LIVE -> ring = ENDED          /* the answer is complete */
+        :: ring == ENDED && bill_seq == 0 ->
+            bill_seq = tail + 1;
+            atomic { rec[tail] = gen; tail++ }
+        :: ring == ENDED && IS_DURABLE && (released || (!OWNER_LIVES && !resumable)) ->
+            assert(rows[gen] == 1);
+            assert(!resumable || let_go[gen]);
+            assert(!(OWNER_LIVES && confirmed && has[owner] == gen));
+            gen++;
+            atomic { ring = FREE; bill_seq = 0; released = false }
+            claim = CLOSED
+        :: atomic { claim == CLOSED && ring == FREE && gen <= LAST -> claim_gen = gen; claim = OPEN }
         od
     } unless { kill_engine };
     atomic { kill_engine = false; engine_up = false }
@@ -281,12 +394,13 @@ init
            (ack[i] == epoch[i]);
            /* a new process in the same area: tr_area_init, then a new epoch */
            atomic {
-               sub[i] = false; cmd_gen[i] = 0; cmd_cancel[i] = false; cmd_release[i] = false; dirty[i] = false;
+               sub[i] = false; msg[i] = NONE;
+               cmd_gen[i] = 0; cmd_cancel[i] = false; cmd_release[i] = false; dirty[i] = false;
                epoch[i]++; alive[i] = true;
                run Frontend(i)
            }
         :: engine_up -> kill_engine = true; (!kill_engine); run Engine()
-        :: ledger_up -> kill_ledger = true; (!kill_ledger); run Ledger()
+        :: LEDGER_DIES && ledger_up -> kill_ledger = true; (!kill_ledger); run Ledger()
         fi
     :: break
     od;
