@@ -85,9 +85,10 @@ static bool pump_one(struct tr_stream *s)
     }
     spread_failure(s);
     lifecycle(s);
+    /* Begin with another choice each time, so that a narrow connection is shared. */
+    uint32_t first = (uint32_t)(s->number % s->n); /* which rises with each event from here on */
     for (uint32_t k = 0; k < s->n; k++) {
-        /* Begin with another choice each time, so that a narrow connection is shared. */
-        struct tr_choice *ch = &s->choice[(k + s->number) % s->n];
+        struct tr_choice *ch = &s->choice[(first + k) % s->n];
         moved |= tr_choice_frame(s, ch, ended);
         all_out &= tr_choice_out(s, ch);
         tr_choice_publish(s, ch);

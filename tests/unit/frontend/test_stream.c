@@ -710,6 +710,39 @@ Test(stream, engine_down_and_draining_refuse_and_health_tells)
     tr_rig_close(c, false);
 }
 
+/* The events of one choice move the place at which the next turn begins, not that of this one. */
+Test(stream, each_choice_is_looked_at_in_each_turn)
+{
+    for (uint32_t n = 2; n <= 5; n++) {
+        char more[64], text[2] = {0};
+        uint32_t first = rig.engine.n_order;
+        snprintf(more, sizeof(more), PROMPT(",\"stream\":true,\"n\":%u"), n);
+        struct tr_rig_client *c = post("/v1/completions", more);
+        for (uint32_t round = 0; round < 4; round++) {
+            for (uint32_t k = 0; k < n; k++)
+                for (uint32_t i = 0; i <= (k + round) % 3; i++) {
+                    text[0] = (char)('a' + k);
+                    tr_sengine_text(&rig.engine, slot_of(first + k), text);
+                }
+            if (round < 3)
+                receive(c);
+        }
+        uint32_t said[5];
+        for (uint32_t k = 0; k < n; k++) {
+            said[k] = (uint32_t)atomic_load(&tr_ring_at(&rig.shm, slot_of(first + k))->published);
+            tr_sengine_end(&rig.engine, slot_of(first + k), TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+        }
+        receive(c);
+        for (uint32_t k = 0; k < n; k++) {
+            char event[16];
+            snprintf(event, sizeof(event), "\"text\":\"%c\"", 'a' + k);
+            cr_expect(count(tr_rig_body(c), event) == said[k], "%u of %u: %u: %s", k, n, said[k],
+                      tr_rig_body(c));
+        }
+        tr_rig_close(c, false);
+    }
+}
+
 Test(stream, requests_wait_for_the_next_engine_as_far_as_there_are_places)
 {
     const char *answer;
