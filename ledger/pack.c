@@ -146,17 +146,30 @@ static bool get_text(struct in *in, uint64_t len, struct item *it)
     return true;
 }
 
+/* A number of 1, 2, 4 or 8 bytes that has a sign. */
+static int64_t with_sign(uint64_t v, unsigned bytes)
+{
+    switch (bytes) {
+    case 1:
+        return (int8_t)v;
+    case 2:
+        return (int16_t)v;
+    case 4:
+        return (int32_t)v;
+    default:
+        return (int64_t)v;
+    }
+}
+
 static bool get_number(struct in *in, unsigned tag, struct item *it)
 {
     uint64_t v;
-    unsigned bytes = 1u << (tag & 3); /* cc..cf unsigned, d0..d3 signed: 1, 2, 4, 8 bytes */
+    unsigned bytes = 1u << (tag & 3); /* cc..cf without, d0..d3 with a sign */
     if (!get_be(in, bytes, &v))
         return false;
-    if (tag >= 0xd0 && bytes < 8 && v >> (8 * bytes - 1))
-        v |= UINT64_MAX << 8 * bytes;
     if (tag < 0xd0 && v > INT64_MAX)
         return false;
-    *it = (struct item){.number = (int64_t)v};
+    *it = (struct item){.number = tag < 0xd0 ? (int64_t)v : with_sign(v, bytes)};
     return true;
 }
 
