@@ -16,7 +16,8 @@
  *   I4  after a close nothing of the ring is read any more
  *
  * Full: tr_conn_room says 0, `sent` stands still, the window closes, the engine parks the sequence.
- * Engine died: its successor, or the supervisor's settling, ends the rings with engine_lost. */
+ * Engine died: the ring stands still until the next one goes on with it; keep-alives meanwhile.  The
+ * slot was taken away, or no engine comes any more: engine_lost. */
 #ifndef TR_FRONTEND_STREAM_H
 #define TR_FRONTEND_STREAM_H
 
