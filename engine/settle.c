@@ -28,7 +28,8 @@ static uint64_t after(const struct tr_sched *sc, const struct tr_seq *q, uint64_
 static void count_cancel(struct tr_sched *sc, const struct tr_seq *q, uint64_t disconnect_ns)
 {
     tr_stat_add(sc->stat, TR_STAT_AVOIDED, q->max_tokens - q->n_out);
-    if (!disconnect_ns)
+    /* A stream that was held went on because it should. */
+    if (!disconnect_ns || (q->flags & TR_REQ_RESUMABLE))
         return;
     tr_stat_add(sc->stat, TR_STAT_AFTER_DISCONNECT, after(sc, q, disconnect_ns));
     tr_hist_add(sc->stat, TR_HIST_ABORT, sc->now > disconnect_ns ? sc->now - disconnect_ns : 0);

@@ -6,6 +6,7 @@
  * choices each one's end is told by choice.finished. */
 #include "base/clock.h"
 #include "frontend/api.h"
+#include "frontend/hold.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +203,7 @@ struct tr_cancel_wait {
     struct tr_fe *fe;
     struct tr_conn *conn;
     struct tr_stream_id id;
+    bool was_over; /* it had ended before, and is kept by somebody who is told to let it go */
     uint64_t due_ns;
     uint64_t look_ns, pause_ns; /* when next, if it is not our own; the pause after that */
     struct tr_cancel_wait *next, **pprev;
@@ -284,7 +286,13 @@ static bool is_told(struct tr_fe *fe, struct tr_cancel_wait *w, uint64_t now)
         return true;
     if (!own && now < w->look_ns)
         return false;
-    if (tr_ring_read(fe->shm, w->id.slot, w->id.gen, &state) < 0 || tr_state_terminal(state))
+    if (tr_ring_read(fe->shm, w->id.slot, w->id.gen, &state) < 0)
+        return true;
+    /* Relaxed: no more than that is to be known. */
+    bool let_go =
+        !w->was_over || own ||
+        atomic_load_explicit(&tr_ring_at(fe->shm, w->id.slot)->unwanted, memory_order_relaxed);
+    if (tr_state_terminal(state) && let_go)
         return true;
     if (own)
         return false;
@@ -324,7 +332,7 @@ bool tr_api_native_pump(struct tr_fe *fe)
     return moved;
 }
 
-static void wait_for_end(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_id id)
+static void wait_for_end(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_id id, bool was_over)
 {
     struct tr_cancel_wait *w = calloc(1, sizeof(*w));
 
@@ -335,6 +343,7 @@ static void wait_for_end(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_i
     *w = (struct tr_cancel_wait){.fe = fe,
                                  .conn = c,
                                  .id = id,
+                                 .was_over = was_over,
                                  .due_ns = tr_now_ns() + CANCEL_WAIT_NS,
                                  .pause_ns = CANCEL_LOOK_NS,
                                  .next = fe->cancel_wait,
@@ -371,7 +380,7 @@ void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, v
     if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id) ||
         id.slot >= fe->shm->config.n_slots)
         goto unknown;
-    struct tr_stream *own = tr_stream_find(fe, id);
+    struct tr_stream *own = tr_hold_find(fe, id);
     if (own) {
         if (strncmp(own->ask->key, key, sizeof(key)) != 0)
             goto unknown;
@@ -388,7 +397,7 @@ void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, v
             return;
         }
     }
-    wait_for_end(fe, c, id);
+    wait_for_end(fe, c, id, !own && tr_state_terminal(state) && (flags & TR_REQ_RESUMABLE));
     return;
 unknown:
     tr_conn_error(c, TR_ERR_NOT_FOUND, "There is no stream with this id.", NULL);

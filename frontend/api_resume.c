@@ -95,6 +95,7 @@ struct look {
     uint32_t flags;
     bool match; /* id and key */
     bool ours;
+    bool unwanted; /* cancelled by request: whoever has it lets it go */
 };
 
 /* TR_OK and *out, or what there is to say of this id. */
@@ -108,6 +109,8 @@ static enum tr_err look_at_ring(const struct tr_fe *fe, struct tr_stream_id id, 
         out->match = r->stream_rand == id.rand && strncmp(r->key, key, sizeof(r->key)) == 0;
         out->flags = r->params.flags;
         out->ours = tr_ring_is_ours(fe->shm, r) && tr_ring_owner(r).confirmed;
+        out->unwanted = atomic_load_explicit(&r->unwanted, memory_order_relaxed) ||
+                        (out->state == TR_CANCELLED && r->err == TR_ERR_CANCELLED);
         /* The slot may have been wiped while we looked. */
         atomic_thread_fence(memory_order_acquire);
         if (atomic_load_explicit(&r->gen, memory_order_relaxed) == id.gen)
@@ -125,16 +128,18 @@ static enum tr_err look_at_ring(const struct tr_fe *fe, struct tr_stream_id id, 
 static struct tr_stream *find(struct tr_fe *fe, struct tr_stream_id id, const char *key,
                               enum tr_err *e)
 {
-    struct tr_stream *s = tr_stream_find(fe, id);
+    struct tr_stream *s = tr_hold_find(fe, id);
     struct look l;
 
-    *e = TR_ERR_NOT_FOUND;
-    if (s)
-        return tr_hold_is_resumable(s) && strncmp(s->ask->key, key, TR_KEY_BYTES) == 0 ? s : NULL;
+    if (s && (!tr_hold_is_resumable(s) || strncmp(s->ask->key, key, TR_KEY_BYTES) != 0)) {
+        *e = TR_ERR_NOT_FOUND;
+        return NULL;
+    }
     *e = look_at_ring(fe, id, key, &l);
-    if (*e == TR_OK && l.ours) /* and has been let go */
+    bool over = *e == TR_OK && (l.unwanted || (l.ours && !s)); /* ours, and has been let go */
+    if (over || (s && s->hold.unwanted))
         *e = TR_ERR_STREAM_OVER;
-    return NULL;
+    return s && *e != TR_ERR_STREAM_OVER ? s : NULL;
 }
 
 /* ---- the answer ---- */

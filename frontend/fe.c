@@ -185,6 +185,7 @@ static void figures(struct tr_fe *fe)
 
     tr_stat_set(fe->stat, TR_STAT_CONNECTIONS, st->open);
     tr_stat_set(fe->stat, TR_STAT_STREAMS, fe->n_streams);
+    tr_stat_set(fe->stat, TR_STAT_STREAMS_HELD, fe->n_held); /* of a former owner of the area */
     tr_stat_set(fe->stat, TR_STAT_BUFFERED_PENDING, st->unsent_bytes);
     tr_stat_set(fe->stat, TR_STAT_BUFFERED_RING, fe->behind * sizeof(uint32_t));
     tr_stat_set(fe->stat, TR_STAT_BUFFERED_KERNEL, st->kernel_bytes);

@@ -39,6 +39,10 @@ void tr_hold_leave(struct tr_stream *s);
  * frontend, or there is nothing to hold any more; it is gone. */
 bool tr_hold_look(struct tr_stream *s);
 
+/* tr_stream_find for a request that came by itself: a stream that another frontend has by now, which we
+ * have not noticed yet, is not found. */
+struct tr_stream *tr_hold_find(struct tr_fe *fe, struct tr_stream_id id);
+
 /* After its ring was read, without a reader.  False: it was let go and is gone. */
 bool tr_hold_keep(struct tr_stream *s);
 

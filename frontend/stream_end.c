@@ -155,6 +155,7 @@ void tr_stream_drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
 {
     uint64_t seen = s->conn ? tr_now_ns() : s->hold.gone_ns;
 
+    tr_resume_refuse(s, why);
     if (s->hold.taking) { /* whoever has it then ends it */
         tr_stream_forget(s);
         return;
