@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ledger/postgres.h"
 
-#include "base/clock.h"
+#include "base/log.h"
 #include "ledger/pg.h"
 #include "ledger/pg_sql.h"
 
@@ -10,11 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 enum {
-    APPLY_MS = 1000,    /* how long apply waits */
+    APPLY_MS = 2000,    /* how long apply waits */
     OPEN_MS = 3000,     /* how long open waits, when it writes */
-    ASK_MS = 10000,     /* for an answer about the schema */
+    ASK_MS = 3000,      /* for an answer about the schema */
     GROUP_MS = 30000,   /* for a group, over all its applies: then the connection is given up */
     SILENCE_MS = 60000, /* for the next row of many */
     READ_MS = 60000,    /* for a connection to read from */
@@ -29,6 +30,9 @@ struct postgres {
     struct tr_pg pg;
     bool read_only;
     PGconn *checked; /* the connection on which the schema was found good; only compared */
+    /* The group that is under way: how many entries, and a sum of their kinds and ids. */
+    size_t sent_n;
+    uint64_t sent_sum;
 };
 
 static struct postgres *of(struct tr_sink *k)
@@ -176,6 +180,10 @@ static int open_it(struct tr_sink **out, const char *url, bool read_only, struct
     int ret = tr_pg_init(&p->pg, url, &why);
     if (!ret)
         ret = ready(p, read_only ? READ_MS : OPEN_MS, &why);
+    if (ret == -EAGAIN && !read_only && p->pg.state == TR_PG_CONNECTING) {
+        tr_log(TR_LOG_WARN, "%s; it is waited for", why.msg); /* by apply */
+        ret = 0;
+    }
     if (ret == -EAGAIN && is_bad_address(&why))
         ret = -EINVAL;
     if (ret) {
@@ -186,31 +194,67 @@ static int open_it(struct tr_sink **out, const char *url, bool read_only, struct
     return 0;
 }
 
-/* The answer to a group: sooner or later -EAGAIN or 0. */
-static int finish(struct postgres *p, struct tr_errbuf *err)
+/* Entries of the same kinds and ids, in the same order, are the same group. */
+static uint64_t sum_of(const struct tr_entry *e, size_t n)
 {
+    uint64_t sum = n;
+    for (size_t i = 0; i < n; i++) {
+        const char *id = e[i].kind == TR_ENTRY_BILL ? e[i].bill.stream_id : e[i].delivery.stream_id;
+        sum = XXH64(id, strlen(id), sum + e[i].kind);
+    }
+    return sum;
+}
+
+/* The group that an earlier apply had to leave: how many of these entries it has brought in.  Without
+ * that, a database that takes longer for each group than apply waits would be told the same for ever.
+ * 0 and *done; -EAGAIN: it is not through yet. */
+static int await_former(struct postgres *p, const struct tr_entry *e, size_t n, size_t *done,
+                        struct tr_errbuf *err)
+{
+    *done = 0;
+    if (p->pg.state != TR_PG_BUSY)
+        return 0;
     int ret = tr_pg_wait(&p->pg, APPLY_MS, NULL, NULL, err);
-    if (ret == -EIO)
-        tr_pg_drop(&p->pg); /* another server may take it; this one pauses */
-    if (!ret)
-        tr_pg_good(&p->pg);
-    return ret ? -EAGAIN : 0;
+    if (ret == -EINPROGRESS)
+        return -EAGAIN;
+    if (!ret && p->sent_n && p->sent_n <= n && sum_of(e, p->sent_n) == p->sent_sum)
+        *done = p->sent_n;
+    p->sent_n = 0;
+    return 0;
+}
+
+/* Sends what comes behind the first `done`; once it is through, all n are. */
+static int send_group(struct postgres *p, const struct tr_entry *e, size_t n, size_t done,
+                      struct tr_errbuf *err)
+{
+    const char *encoding = PQparameterStatus(p->pg.conn, "server_encoding");
+    struct tr_pg_sql q = {.ascii = !encoding || strcmp(encoding, "UTF8") != 0};
+    tr_pg_sql_apply(&q, e + done, n - done);
+    int ret = q.failed ? tr_errf(err, -EAGAIN, "no memory for a group of %zu records", n)
+                       : tr_pg_send(&p->pg, q.s, GROUP_MS, false, err);
+    free(q.s);
+    p->sent_n = ret ? 0 : n;
+    p->sent_sum = ret ? 0 : sum_of(e, n);
+    return ret;
 }
 
 static int apply(struct tr_sink *k, const struct tr_entry *e, size_t n, struct tr_errbuf *err)
 {
     struct postgres *p = of(k);
-    if (!n)
-        return 0;
-    if (ready(p, APPLY_MS, err))
-        return -EAGAIN;
-    const char *encoding = PQparameterStatus(p->pg.conn, "server_encoding");
-    struct tr_pg_sql q = {.ascii = !encoding || strcmp(encoding, "UTF8") != 0};
-    tr_pg_sql_apply(&q, e, n);
-    int ret = q.failed ? tr_errf(err, -EAGAIN, "no memory for a group of %zu records", n)
-                       : tr_pg_send(&p->pg, q.s, GROUP_MS, false, err);
-    free(q.s);
-    return ret ? ret : finish(p, err);
+    size_t done;
+    int ret = await_former(p, e, n, &done, err);
+    if (!ret && done < n) {
+        ret = ready(p, APPLY_MS, err);
+        if (!ret)
+            ret = send_group(p, e, n, done, err);
+        if (!ret)
+            ret = tr_pg_wait(&p->pg, APPLY_MS, NULL, NULL, err);
+        if (ret == -EIO)
+            tr_pg_drop(&p->pg); /* another server may take it; this one has a pause */
+    }
+    if (!ret)
+        tr_pg_good(&p->pg);
+    return ret ? -EAGAIN : 0;
 }
 
 struct reader {

@@ -155,7 +155,18 @@ def server_away():
         silent(s, "away")
 
 
-@test
+def slow_server():
+    """Each group takes longer than one try waits: it is through at the next, not sent for ever."""
+    with Postgres() as pg, service(pg.url()) as s:
+        names = [ask(s, "quick")]
+        arrived(pg, names, "quick")
+        pg.sql("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3); RETURN NULL; END'")
+        pg.sql("CREATE TRIGGER slow BEFORE INSERT ON tokenring_requests FOR EACH STATEMENT EXECUTE FUNCTION slow()")
+        names.append(ask(s, "slow"))
+        check(until(lambda: "takes records again" in s.log()), "it comes to an end", s.log()[-400:])
+        arrived(pg, names, "slow")
+
+
 def full_spool():
     """The service ends beside a server that stands still; what is in its spool is read, and brought by the
     next one."""
@@ -229,7 +240,6 @@ def killed_ledgers():
         arrived(pg, load.end(), "killed ledgers")
 
 
-@test
 def not_yet_reachable():
     """A wrong password, a database or a server that is not there: it serves, says so, and the rows come later."""
     with Postgres() as pg:
@@ -274,6 +284,14 @@ def refused():
         status, err, _ = fails_to_start(dict(TINY, ledger=url, ledger_spool=folder(), port=0))
         check(status in (1, 2) and "PostgreSQL" in err and "sec" not in err and "ret@" not in err,
               f"{url} is refused", status, err[-300:])
+
+
+@test
+def what_mostly_waits():
+    """Three that wait for time limits, beside each other."""
+    jobs = [slow_server, full_spool, not_yet_reachable]
+    for job, result in zip(jobs, together(jobs)):
+        check(result is None, f"{job.__name__} ran to its end", repr(result))
 
 
 if __name__ == "__main__":
