@@ -54,23 +54,30 @@ def status_kib(pid, field):
 
 
 class Service:
-    def __init__(self, **flags):
-        argv = [binary(), "serve", "--model", "sim", "--port", "0"]
-        for k, v in flags.items():
+    """A service, by default on the sim backend; `log`: a file for what it writes to stderr."""
+
+    def __init__(self, log=os.devnull, **flags):
+        argv = [binary(), "serve", "--port", "0"]
+        for k, v in {"model": "sim", **flags}.items():
             argv += [f"--{k.replace('_', '-')}", str(v)]
-        self.child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                      text=True)
+        with open(log, "w", encoding="utf-8") as err:
+            self.child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=err, text=True)
         line = self.child.stdout.readline()
         m = re.search(r"http://[^ ]+:(\d+)", line)
         if not m:
             sys.exit(f"the service does not start: {' '.join(argv)}")
         self.port = int(m.group(1))
-        self.engine, self.frontends = 0, []
+        self.engine = (self.processes()["engine"] or [0])[0]
+        self.frontends = self.processes()["frontend"]
+
+    def processes(self):
+        """{"engine": [pid], "ledger": [pid], "frontend": [pid, ...]} of this moment."""
+        out = {"engine": [], "ledger": [], "frontend": []}
         for pid in children(self.child.pid):
-            if title(pid).startswith("tokenring: engine"):
-                self.engine = pid
-            elif title(pid).startswith("tokenring: frontend"):
-                self.frontends.append(pid)
+            m = re.match(r"tokenring: (engine|ledger|frontend)", title(pid))
+            if m:
+                out[m.group(1)].append(pid)
+        return out
 
     def __enter__(self):
         return self
