@@ -25,15 +25,20 @@ static void tell(struct tr_fe *fe)
     tr_stat_set(fe->stat, TR_STAT_STREAMS_HELD, fe->n_held);
 }
 
-static void enter(struct tr_stream *s, uint64_t now)
+static void begin_window(struct tr_stream *s)
 {
-    s->hold.gone_ns = now;
-    s->hold.until_ns = now + s->fe->cfg->resume_window_ns;
+    s->hold.until_ns = tr_now_ns() + s->fe->cfg->resume_window_ns;
+    s->rang = true; /* the look at its clock arms it */
+}
+
+static void enter(struct tr_stream *s)
+{
+    s->hold.gone_ns = tr_now_ns();
+    begin_window(s);
     TAILQ_INSERT_TAIL(&s->fe->held, s, hold.link);
     s->hold.listed = true;
     s->fe->n_held++;
     tell(s->fe);
-    s->rang = true; /* the look at its clock arms it */
     tr_stream_due(s);
 }
 
@@ -61,16 +66,16 @@ static uint64_t held_by_all(const struct tr_fe *fe)
     return n;
 }
 
-/* A place for one more: the oldest that has ended makes it, if it must be. */
-static bool make_place(struct tr_fe *fe)
+/* Place for `n` more: the oldest that has ended, but for this one, makes it if it must be. */
+static bool make_place(struct tr_fe *fe, unsigned n, const struct tr_stream *for_this)
 {
     struct tr_stream *s;
 
-    if (held_by_all(fe) < fe->cfg->hold_slots)
+    if (held_by_all(fe) + n <= fe->cfg->hold_slots)
         return true;
     TAILQ_FOREACH(s, &fe->held, hold.link)
     {
-        if (s->hold.taking || !tr_stream_all_ended(s))
+        if (s == for_this || s->hold.taking || !tr_stream_all_ended(s))
             continue;
         tr_stream_drop(s, TR_ERR_CLIENT_GONE, 0);
         return true;
@@ -87,13 +92,13 @@ static bool is_over(const struct tr_stream *s)
 bool tr_hold_take(struct tr_stream *s)
 {
     if (!tr_hold_is_resumable(s) || !s->fe->cfg->resume_window_ns || is_over(s) ||
-        !make_place(s->fe))
+        !make_place(s->fe, 1, s))
         return false;
     TR_FAULT_FOR(FRONTEND_HOLD_BEFORE, s->ask->params.seed);
     tr_choice_rewind(s, &s->choice[0]);
     s->gate_ns = 0;
     s->drain_since_ns = 0;
-    enter(s, tr_now_ns());
+    enter(s);
     TR_FAULT_FOR(FRONTEND_HELD, s->ask->params.seed);
     return true;
 }
@@ -122,12 +127,12 @@ static struct tr_stream *build(struct tr_fe *fe, struct tr_ask *ask, struct tr_s
         tr_ask_close(ask);
         return NULL;
     }
-    tr_stream_dress(s, &tr_dialect_native, TR_SSE_NATIVE);
     tr_stream_enter(s, &ad);
+    tr_stream_dress(s, &tr_dialect_native, TR_SSE_NATIVE);
     s->hold.taking = true;
     s->hold.adopted = true;
     s->receipt.no_reader = true;
-    enter(s, tr_now_ns());
+    enter(s);
     return s;
 }
 
@@ -161,15 +166,10 @@ static void give_up(struct tr_stream *s)
 void tr_hold_news(struct tr_fe *fe, uint32_t slot)
 {
     const struct tr_ring *r = tr_ring_at(fe->shm, slot);
-    /* Acquire: what follows is about this generation, or the read below says that it is over. */
-    uint32_t gen = atomic_load_explicit(&r->gen, memory_order_acquire), state = TR_FREE;
-    uint64_t word = tr_cmd_word(fe->shm, fe->shm->my_area, slot);
+    uint32_t gen;
 
-    if (tr_ring_read(fe->shm, slot, gen, &state) < 0 || state == TR_FREE ||
-        !(r->params.flags & TR_REQ_RESUMABLE) || !tr_ring_is_ours(fe->shm, r))
+    if (!tr_adopt_is_due(fe->shm, slot, &gen))
         return;
-    if (tr_cmd_gen(word) == gen && (tr_cmd_flags(word) & TR_CMD_RELEASE))
-        return; /* it was, and we are done with it */
     struct tr_stream_id id = {.slot = slot, .gen = gen, .rand = r->stream_rand};
     struct tr_ask *ask = tr_ask_from_ring(fe, slot, gen);
     bool good = ask;
@@ -205,6 +205,21 @@ static bool lost(struct tr_stream *s, enum tr_err why)
     return false;
 }
 
+/* The engine has said so.  Nobody asked for a stream that was given to us: it counts as one whose reader
+ * has gone, and it is ours to end if there is no place for it. */
+static bool take(struct tr_stream *s)
+{
+    s->hold.taking = false;
+    TR_FAULT_FOR(FRONTEND_ADOPTED, s->ask->params.seed);
+    begin_window(s);
+    if (s->hold.cancel)
+        tr_stream_cancel(s, s->hold.cancel);
+    if (s->hold.waiter.conn || make_place(s->fe, 0, s))
+        return true;
+    tr_stream_drop(s, TR_ERR_CLIENT_GONE, 0);
+    return false;
+}
+
 static bool look_taking(struct tr_stream *s)
 {
     const struct tr_ring *r = tr_ring_at(s->fe->shm, s->name.slot);
@@ -213,32 +228,41 @@ static bool look_taking(struct tr_stream *s)
     if (tr_ring_read(s->fe->shm, s->name.slot, s->name.gen, &state) < 0 || state == TR_FREE)
         return lost(s, TR_ERR_STREAM_OVER);
     bool ours = tr_ring_is_ours(s->fe->shm, r);
-    if (ours && tr_ring_owner(r).confirmed) {
-        TR_FAULT_FOR(FRONTEND_ADOPTED, s->ask->params.seed);
-        s->hold.taking = false;
-        s->rang = true; /* its window is looked at */
-        if (s->hold.cancel)
-            tr_stream_cancel(s, s->hold.cancel);
-        return true;
-    }
+    if (ours && tr_ring_owner(r).confirmed)
+        return take(s);
     /* It was to be ours, and somebody else has asked since. */
     return ours || !s->hold.given || lost(s, TR_ERR_STREAM_TAKEN);
 }
 
-bool tr_hold_look(struct tr_stream *s)
+/* Whether its ring is in another frontend's hands, or was, and the engine gives it to us once more.  One
+ * that was reset, or that was never ours, is not: tr_choice_scan tells what that means. */
+static bool is_taken(const struct tr_stream *s)
 {
     const struct tr_choice *ch = &s->choice[0];
     const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
+    uint32_t state = TR_FREE;
+
+    if (ch->lost || tr_ring_read(s->fe->shm, ch->slot, ch->gen, &state) < 0 || state == TR_FREE)
+        return false;
+    bool taken = r->stream_rand == s->name.rand &&
+                 !(tr_ring_is_ours(s->fe->shm, r) && tr_ring_owner(r).confirmed);
+    /* The slot may have been wiped while we looked. */
+    atomic_thread_fence(memory_order_acquire);
+    return taken && atomic_load_explicit(&r->gen, memory_order_relaxed) == ch->gen;
+}
+
+bool tr_hold_look(struct tr_stream *s)
+{
+    struct tr_fe *fe = s->fe;
+    uint32_t slot = s->name.slot;
 
     if (s->hold.taking)
         return look_taking(s);
-    if (!ch->admitted || ch->lost || tr_ring_is_ours(s->fe->shm, r))
+    if (!is_taken(s))
         return true;
-    /* A ring that was reset is nobody's: tr_choice_scan says that. */
-    atomic_thread_fence(memory_order_acquire);
-    if (atomic_load_explicit(&r->gen, memory_order_relaxed) != ch->gen)
-        return true;
-    return lost(s, TR_ERR_STREAM_TAKEN);
+    lost(s, TR_ERR_STREAM_TAKEN);
+    tr_hold_news(fe, slot);
+    return false;
 }
 
 struct tr_stream *tr_hold_find(struct tr_fe *fe, struct tr_stream_id id)
@@ -283,7 +307,7 @@ bool tr_hold_clock(struct tr_stream *s, uint64_t now)
 {
     if (s->hold.taking)
         return clock_taking(s, now);
-    if (now < s->hold.until_ns) {
+    if (now < s->hold.until_ns || s->hold.waiter.conn) {
         tr_stream_remind(s, s->hold.until_ns);
         return true;
     }
