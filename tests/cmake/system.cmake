@@ -6,7 +6,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
   add_executable(system_postgres_sink ${CMAKE_SOURCE_DIR}/tests/system/postgres_sink.c)
   target_link_libraries(system_postgres_sink PRIVATE ledger tr_flags)
   find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
-  set(scripts 10_start 20_http 21_framing 30_api 40_streams 41_coalescing 45_endings 46_events 47_silence 50_cancel 52_disconnect 53_counting 55_flow 58_cut_points 57_resume 60_processes 61_sandbox 65_replace 66_engine_death 70_ledger 71_postgres 72_ledger_tool 73_spool 75_resources 80_field 85_replay 86_top)
+  set(scripts 10_start 20_http 21_framing 30_api 40_streams 41_coalescing 45_endings 46_events 47_silence 50_cancel 52_disconnect 53_counting 55_flow 57_resume 58_cut_points 60_processes 61_sandbox 65_replace 66_engine_death 70_ledger 71_postgres 72_ledger_tool 73_spool 75_resources 80_field 85_replay 86_top)
   find_program(NGINX nginx) # tier 2 installs it
   if(NGINX)
     list(APPEND scripts 90_nginx)
