@@ -98,7 +98,8 @@ static void obey(void *arg, uint32_t area, uint32_t slot, uint64_t word)
     uint32_t flags = tr_cmd_flags(word);
     bool over;
 
-    if (tr_cmd_gen(word) != s->gen || !s->live)
+    struct tr_owner o = tr_ring_owner(tr_ring_at(e->shm, slot));
+    if (tr_cmd_gen(word) != s->gen || !s->live || o.area != area || !o.confirmed)
         return;
     over = tr_state_terminal(tr_ring_at(e->shm, slot)->state);
     if ((flags & TR_CMD_CANCEL) && !over) {
@@ -123,6 +124,34 @@ static bool durable(const struct tr_sengine *e, uint32_t slot)
     return r->bill_seq && tr_bill_is_durable(e->shm, r->bill_seq);
 }
 
+static void tell(struct tr_sengine *e, uint32_t slot);
+
+void tr_sengine_give(struct tr_sengine *e, uint32_t slot, struct tr_owner to)
+{
+    enum tr_role before = play(TR_ROLE_ENGINE);
+
+    tr_ring_set_owner(tr_ring_at(e->shm, slot), to);
+    tell(e, slot);
+    tr_role = before;
+}
+
+/* About a stream that is there. */
+static void obey_message(struct tr_sengine *e, const struct tr_msg *m)
+{
+    struct tr_ring *r = tr_ring_at(e->shm, m->slot);
+
+    if (m->kind == TR_MSG_ADOPT || m->kind == TR_MSG_CONFIRM) {
+        e->n_adopted++;
+        tr_sengine_give(e, m->slot,
+                        (struct tr_owner){.area = 0, .epoch = e->shm->my_epoch, .confirmed = true});
+    } else if (tr_state_terminal(r->state)) {
+        atomic_store(&r->unwanted, 1);
+        tell(e, m->slot);
+    } else {
+        tr_sengine_end(e, m->slot, TR_CANCELLED, TR_FINISH_NONE, TR_ERR_CANCELLED);
+    }
+}
+
 void tr_sengine_step(struct tr_sengine *e)
 {
     struct tr_msg m[TR_SENGINE_SLOTS];
@@ -137,7 +166,7 @@ void tr_sengine_step(struct tr_sengine *e)
             if (m[i].kind == TR_MSG_SUBMIT)
                 admit(e, 0, &m[i]);
             else
-                tr_sengine_end(e, m[i].slot, TR_CANCELLED, TR_FINISH_NONE, TR_ERR_CANCELLED);
+                obey_message(e, &m[i]);
         }
         tr_subq_consume(e->shm, 0, n);
     }

@@ -25,8 +25,9 @@ struct tr_sengine {
     uint32_t order[TR_SENGINE_SLOTS]; /* slots in the order of their admission */
     uint32_t n_order;
     uint32_t n_released;
-    bool deaf;       /* reads neither submissions nor commands */
-    bool free_slots; /* released and durable slots are opened again */
+    uint32_t n_adopted; /* messages that asked for a stream, or confirmed one */
+    bool deaf;          /* reads neither submissions nor commands */
+    bool free_slots;    /* released and durable slots are opened again */
     struct tr_sslot slot[TR_SENGINE_SLOTS];
 };
 
@@ -53,6 +54,10 @@ void tr_sengine_state(struct tr_sengine *e, uint32_t slot, enum tr_state state, 
 /* Ends a choice at what is published.  The record follows when all of its group have ended. */
 void tr_sengine_end(struct tr_sengine *e, uint32_t slot, enum tr_state state, enum tr_finish finish,
                     enum tr_err err);
+
+/* It is another frontend's from here on (area 1), or given to this one (area 0); commands of others
+ * than a confirmed owner are void. */
+void tr_sengine_give(struct tr_sengine *e, uint32_t slot, struct tr_owner to);
 
 /* Plays the ledger: every record is durable. */
 void tr_sengine_durable(struct tr_sengine *e);
