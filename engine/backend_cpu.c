@@ -132,7 +132,10 @@ static struct tr_backend *cpu_open(const struct tr_backend_config *c, struct tr_
                          err);
     if (!b->dev)
         goto failed;
-    b->model = tr_model_load(g, c->model_path, &tr_ops_cpu, b->dev, c->beat, c->beat_arg, err);
+    b->model = tr_model_load(g, c->model_path, c->weights_fd, &tr_ops_cpu, b->dev, c->beat,
+                             c->beat_arg, err);
+    if (c->weights_fd > 0)
+        close(c->weights_fd);
     if (!b->model || plan_kv(b->model, c, &fc, err) < 0)
         goto failed;
     b->forward = tr_forward_open(b->model, &tr_ops_cpu, b->dev, &fc, err);

@@ -2,6 +2,7 @@
 #include "engine/model.h"
 
 #include "base/assert.h"
+#include "engine/weights.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -77,6 +78,8 @@ struct loader {
     const char *path;
     const struct tr_ops *ops;
     struct tr_dev *dev;
+    int keep_fd;
+    bool filled; /* the weights are there already */
     void (*beat)(void *);
     void *beat_arg;
     struct tr_errbuf *err;
@@ -317,6 +320,23 @@ static void read_in(const struct loader *l, const struct tr_gguf_tensor *t)
     l->beat(l->beat_arg);
 }
 
+/* Into `mem`, or found there; `to` is what tells where it is. */
+static void place_tensor(const struct loader *l, const struct tr_gguf_tensor *t, bool vector,
+                         uint32_t n_in, uint32_t n_out, uint8_t *mem, void *to)
+{
+    if (!l->filled)
+        read_in(l, t);
+    if (vector) {
+        if (!l->filled)
+            memcpy(mem, t->data, (size_t)t->bytes);
+        memcpy(to, &mem, sizeof(mem));
+    } else if (l->filled) {
+        l->ops->mat_adopt(l->dev, to, t->type, n_in, n_out, mem);
+    } else {
+        l->ops->mat_prepare(l->dev, to, t->type, n_in, n_out, t->data, mem);
+    }
+}
+
 /* Counts one tensor and, in the second pass, packs it.  `at` is the model or layer it belongs to. */
 static int load_tensor(struct loader *l, const struct tensor_spec *s, const char *name, void *at)
 {
@@ -331,14 +351,7 @@ static int load_tensor(struct loader *l, const struct tensor_spec *s, const char
         return -EINVAL;
     uint8_t *mem = l->m->weights ? (uint8_t *)l->m->weights + l->used : NULL;
     if (mem)
-        read_in(l, t);
-    if (mem && vector) {
-        memcpy(mem, t->data, n);
-        memcpy((uint8_t *)at + s->place, &mem, sizeof(mem));
-    } else if (mem) {
-        l->ops->mat_prepare(l->dev, (struct tr_mat *)(void *)((uint8_t *)at + s->place), t->type,
-                            n_in, n_out, t->data, mem);
-    }
+        place_tensor(l, t, vector, n_in, n_out, mem, (uint8_t *)at + s->place);
     l->used += (n + TR_OPS_ALIGN - 1) & ~(size_t)(TR_OPS_ALIGN - 1);
     l->n_known++;
     return 0;
@@ -439,21 +452,25 @@ static int load(struct loader *l)
     if (load_all(l) < 0 || refuse_unknown(l) < 0)
         return -EINVAL;
     m->weights_len = l->used;
-    m->weights = tr_model_map(m->weights_len, true);
+    void *kept = tr_weights_take(l->keep_fd, l->path, m->weights_len, &l->filled);
+    m->weights = kept ? kept : tr_model_map(m->weights_len, true);
     if (!m->weights)
         return refuse(l, "no memory for %zu bytes of weights", m->weights_len);
     int r = load_all(l);
     TR_ASSERT(r == 0 && l->used == m->weights_len);
+    if (kept && !l->filled)
+        tr_weights_keep(l->keep_fd, kept, m->weights_len);
     return r;
 }
 
-struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, const struct tr_ops *ops,
-                               struct tr_dev *dev, void (*beat)(void *), void *arg,
-                               struct tr_errbuf *err)
+struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, int keep_fd,
+                               const struct tr_ops *ops, struct tr_dev *dev, void (*beat)(void *),
+                               void *arg, struct tr_errbuf *err)
 {
     struct tr_model *m = calloc(1, sizeof(*m));
     struct loader l = {.g = g,
                        .path = path,
+                       .keep_fd = keep_fd,
                        .ops = ops,
                        .dev = dev,
                        .err = err,

@@ -58,11 +58,11 @@ struct tr_model {
 };
 
 /* NULL and a sentence that names file, key or tensor.  `path` is for messages.  `g` may be closed
- * afterwards; ops and dev must outlive the model.  `beat(arg)`, if not NULL, is called for every few
- * megabytes of the file. */
-struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, const struct tr_ops *ops,
-                               struct tr_dev *dev, void (*beat)(void *), void *arg,
-                               struct tr_errbuf *err);
+ * afterwards; ops and dev must outlive the model.  `keep_fd`, if above 0, is where packed weights
+ * outlive us (weights.h).  `beat(arg)`, if not NULL, is called for every few megabytes of the file. */
+struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, int keep_fd,
+                               const struct tr_ops *ops, struct tr_dev *dev, void (*beat)(void *),
+                               void *arg, struct tr_errbuf *err);
 
 void tr_model_free(struct tr_model *m); /* NULL is fine */
 

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -233,6 +234,9 @@ static void configure_engine(struct tr_heritage *h)
                                    .kv_bytes = o->kv_memory,
                                    .sim_step_us = (uint32_t)o->sim_step_us,
                                    .sim_prefill_us = (uint32_t)o->sim_prefill_us};
+    /* Without it every engine packs its own. */
+    if (!sim)
+        e->backend.weights_fd = memfd_create("tokenring-weights", MFD_CLOEXEC);
 }
 
 static void configure_frontend(struct tr_heritage *h, const struct tr_shm_config *c)
@@ -358,6 +362,8 @@ void tr_heritage_fini(struct tr_heritage *h)
 {
     for (unsigned i = 0; i < h->n_listen; i++)
         close(h->listen_fds[i]);
+    if (h->engine.backend.weights_fd > 0)
+        close(h->engine.backend.weights_fd);
     tr_observe_close(&h->observer);
     tr_shm_close_fds(&h->fds);
 }

@@ -103,6 +103,13 @@ static void close_listeners(struct tr_heritage *h)
         close(h->listen_fds[i]);
 }
 
+/* Only engines have it. */
+static void close_weights(struct tr_heritage *h)
+{
+    if (h->engine.backend.weights_fd > 0)
+        close(h->engine.backend.weights_fd);
+}
+
 static void attach(struct tr_heritage *h, struct tr_shm *s, enum tr_role role, uint32_t area,
                    uint32_t epoch)
 {
@@ -146,6 +153,7 @@ pid_t tr_process_frontend(struct tr_heritage *h, unsigned number, uint32_t area,
     char title[40];
     snprintf(title, sizeof(title), "tokenring: frontend %u", number);
     become(h, title, SIGKILL);
+    close_weights(h);
     tr_log_init(strdup(title + strlen("tokenring: ")), h->opt.log_format);
     attach(h, &s, TR_ROLE_FRONTEND, area, epoch);
     h->frontend.number = number;
@@ -160,6 +168,7 @@ pid_t tr_process_ledger(struct tr_heritage *h)
     struct tr_shm s;
     /* Not killed with the supervisor: it settles first.  SIGTERM must reach it from there. */
     become(h, "tokenring: ledger", SIGUSR2);
+    close_weights(h);
     signal(SIGTERM, SIG_DFL);
     tr_log_init("ledger", h->opt.log_format);
     close_listeners(h);

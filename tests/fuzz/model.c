@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tr_gguf *g = tr_gguf_parse(data, size, "fuzz", &err);
     if (!g)
         return 0;
-    struct tr_model *m = tr_model_load(g, "fuzz", &tr_ops_cpu, dev, NULL, NULL, &err);
+    struct tr_model *m = tr_model_load(g, "fuzz", 0, &tr_ops_cpu, dev, NULL, NULL, &err);
     tr_gguf_close(g);
     TR_ASSERT(!m == (err.msg[0] != 0));
     if (m)

@@ -56,9 +56,9 @@ struct tr_rig *tr_rig_open(const struct tr_rig_config *c)
                                                       .n_threads = c->n_threads},
                               &err),
                   &err);
-    r->m =
-        must(tr_model_load(g, c->path ? c->path : "memory", &tr_ops_cpu, r->dev, NULL, NULL, &err),
-             &err);
+    r->m = must(
+        tr_model_load(g, c->path ? c->path : "memory", 0, &tr_ops_cpu, r->dev, NULL, NULL, &err),
+        &err);
     tr_gguf_close(g);
     r->n_ctx = c->n_ctx ? c->n_ctx : r->m->hp.n_ctx;
     uint32_t per_seq = (r->n_ctx + TR_KV_BLOCK - 1) / TR_KV_BLOCK;

@@ -35,7 +35,7 @@ static struct tr_model *load(struct tr_gw *w, struct tr_dev *dev, struct tr_errb
     uint8_t *bytes = tr_gw_finish(w, &len);
     struct tr_gguf *g = tr_gguf_parse(bytes, len, "m.gguf", err);
     cr_assert(ne(ptr, g, NULL), "%s", err->msg);
-    struct tr_model *m = tr_model_load(g, "m.gguf", &tr_ops_cpu, dev, count_beat, &signs, err);
+    struct tr_model *m = tr_model_load(g, "m.gguf", 0, &tr_ops_cpu, dev, count_beat, &signs, err);
     tr_gguf_close(g);
     free(bytes);
     return m;
