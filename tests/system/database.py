@@ -57,15 +57,18 @@ def quiet_port():
 
 
 class Postgres:
-    def __init__(self, tls=False):
+    """`durable`: it syncs what it commits (for measurements); `place`: where its data lies, else /tmp."""
+
+    def __init__(self, tls=False, durable=False, place=None):
         self.bin, self.child = programs(), None
         if not self.bin:
             raise RuntimeError("PostgreSQL is not installed (packages postgresql, postgresql-NN)")
         self.dir = tempfile.mkdtemp(prefix="tokenring-pg-", dir="/tmp")  # a socket's path is short
-        self.data, self.socket = os.path.join(self.dir, "data"), self.dir
+        self.data, self.socket = os.path.join(place or self.dir, "data"), self.dir
         self.become, user = unprivileged()
         if user:
-            os.chown(self.dir, user.pw_uid, user.pw_gid)
+            for folder in {self.dir, place or self.dir}:
+                os.chown(folder, user.pw_uid, user.pw_gid)
         os.chmod(self.dir, 0o755)
         self.log = open(os.path.join(self.dir, "log"), "w+", encoding="utf-8")
         self._run("initdb", "-D", self.data, "-U", "owner", "-A", "trust", "-E", "UTF8", "--no-sync",
@@ -73,7 +76,7 @@ class Postgres:
         with open(os.path.join(self.data, "pg_hba.conf"), "w", encoding="ascii") as f:
             f.write("local all owner trust\nlocal all all scram-sha-256\n"
                     f"{'hostssl' if tls else 'host'} all all 127.0.0.1/32 scram-sha-256\n")
-        self.settings = ["-c", f"ssl={'on' if tls else 'off'}"]
+        self.settings = ["-c", f"ssl={'on' if tls else 'off'}", "-c", f"fsync={'on' if durable else 'off'}"]
         if tls:
             self._certificate(user)
         self.port = quiet_port()
@@ -109,7 +112,7 @@ class Postgres:
         # It ends with whoever called this, should that be killed.
         self.child = subprocess.Popen(
             [*(self.become or ["setpriv"]), "--pdeathsig=QUIT", os.path.join(self.bin, "postgres"), "-D", self.data, "-k", self.socket,
-             "-c", "listen_addresses=127.0.0.1", "-c", f"port={self.port}", "-c", "fsync=off",
+             "-c", "listen_addresses=127.0.0.1", "-c", f"port={self.port}",
              "-c", "shared_buffers=16MB", "-c", "max_connections=20", *self.settings],
             cwd=self.dir, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL,
             start_new_session=True)
