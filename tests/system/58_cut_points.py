@@ -50,8 +50,8 @@ class Kind:
 class Part:
     """Events that one reader got, from the one after `after` on."""
 
-    def __init__(self, kind, after=-1):
-        self.kind, self.after, self.events, self.whole = kind, after, [], False
+    def __init__(self, kind, after=-1, whole=False):
+        self.kind, self.after, self.events, self.whole = kind, after, [], whole
 
     def read(self, conn, upto=None):
         """To the end, or up to an event with this number."""
@@ -77,28 +77,27 @@ def begin(server, kind, conn):
     return head["x-tokenring-stream"]
 
 
-def ask_for_rest(conn, kind, stream, after, header):
-    """Status, and the rest or the answer's text."""
+def ask_for_rest(conn, kind, stream, after, header, upto=None):
+    """Status, and the rest (or its beginning) or the answer's text."""
     fmt = {"chat": "chat", "completions": "completions"}.get(kind.shape, "native")
     place = f"&after={after}" if after >= 0 and not header else ""
     more = [f"Last-Event-ID: {stream}:{after}"] if after >= 0 and header else []
     conn.send(request("GET", f"{NATIVE}/{stream}?format={fmt}{place}", None, kind.accept + more))
     status, _, head = conn.head()
     if status == 200:
-        return status, Part(kind, after).read(conn)
+        return status, Part(kind, after).read(conn, upto)
     return status, conn.take(int(head.get("content-length", 0)))
 
 
-def resume(conn, kind, stream, after, header=False):
+def resume(conn, kind, stream, after, header=False, upto=None):
     """The rest for a reader who has the events up to `after`.  503: a frontend may be asked for a stream
     that the engine has not seen yet."""
     end = time.monotonic() + WAIT
     while True:
-        status, rest = ask_for_rest(conn, kind, stream, after, header)
-        if status == 204:
-            return Part(kind, after)
-        if status == 200:
-            return rest
+        status, rest = ask_for_rest(conn, kind, stream, after, header, upto)
+        if status in (200, 204):
+            CUTS.append(1)
+            return rest if status == 200 else Part(kind, after, whole=True)
         if status != 503 or time.monotonic() > end:
             raise RuntimeError(f"{kind} after {after}: {status} {rest[:300]}")
         time.sleep(0.01)
@@ -160,7 +159,6 @@ class Whole:
 
 
 def compare(whole, part, after, how):
-    CUTS.append(1)
     fault = whole.agrees(part, after)
     if fault:
         DIFFERENCES.append(fault)
@@ -196,13 +194,12 @@ def cut_when_over(server, kind, conns, whole, numbers=None):
 
 
 def lps(e):
-    """Logprob entries of an event."""
-    if isinstance(e.get("choices"), list):
-        return [c["logprobs"] for c in e["choices"] if c.get("logprobs")]
-    return [e["logprobs"]] if e.get("logprobs") else []
+    """Logprob entries of an event; some have none of their own, such as the end of held text."""
+    of = e["choices"] if isinstance(e.get("choices"), list) else [e]
+    return [x for c in of if c.get("logprobs") for x in c["logprobs"].get("content", c["logprobs"].get("tokens"))]
 
 
-def cut_while_live(server, kind, whole, numbers):
+def cut_while_live(server, kind, conns, whole, numbers):
     """For each number a stream of its own: read up to there, cut, gone on with elsewhere."""
     def one(n, place):
         conn = server.conn()
@@ -231,11 +228,28 @@ def cut_while_live(server, kind, whole, numbers):
         for n in numbers[place::len(conns)]:
             one(n, place)
 
-    conns = [c for _ in range(3) for c in frontends(server)]
     for r in together([lambda p=p: some(p) for p in range(len(conns))]):
         check(not isinstance(r, Exception), f"{kind}: cuts while it runs", repr(r))
-    for c in conns:
-        c.close()
+
+
+def cut_in_a_chain(server, kind):
+    """One stream, cut behind each event that comes, as long as it runs; each time somewhere."""
+    conn, joined = server.conn(), Part(kind)
+    stream = begin(server, kind, conn)
+    part = Part(kind).read(conn, upto=0)
+    while True:
+        joined.events += part.events
+        if part.whole:
+            break
+        (conn.reset if joined.last % 2 else conn.close)()
+        conn = server.conn()
+        part = resume(conn, kind, stream, joined.last, header=joined.last % 3, upto=joined.last + 1)
+    joined.whole = True
+    own = Whole(kind)
+    compare(own, resume(conn, kind, stream, -1), -1, "again")
+    compare(own, joined, -1, "in a chain of cuts")
+    let_go(conn, stream)
+    conn.close()
 
 
 # ---- kinds ----------------------------------------------------------------------------------------
@@ -274,16 +288,16 @@ def cut_everywhere(server, kinds):
     """All of them: over, then live."""
     def one(kind, conns):
         whole = Whole(kind)
-        last = cut_when_over(server, kind, conns, whole)
-        for c in conns:
-            c.close()
-        return kind, whole, last
+        return kind, whole, cut_when_over(server, kind, conns, whole)
     conns = [frontends(server) for _ in kinds]
     done = together([lambda k=k, c=c: one(k, c) for k, c in zip(kinds, conns)])
     for r in done:
         check(not isinstance(r, Exception), "cuts when it is over", repr(r))
+    conns = [c for cs in conns for c in cs]
     for kind, whole, last in (r for r in done if not isinstance(r, Exception)):
-        cut_while_live(server, kind, whole, list(range(0, last)))
+        cut_while_live(server, kind, conns, whole, list(range(0, last, 1 if LONG else 3)))
+    for c in conns:
+        c.close()
 
 
 @test
@@ -298,13 +312,57 @@ def joined_events_are_cut_too():
         cut_everywhere(s, KINDS[:5])
 
 
-def report():
-    print(f"  {len(CUTS)} comparisons, {len(DIFFERENCES)} differences", flush=True)
+@test
+def streams_are_cut_behind_every_event():
+    with Server(TINY, sim_step_us=8000, **KEEP) as s:
+        for r in together([lambda k=k: cut_in_a_chain(s, k) for k in KINDS]):
+            check(not isinstance(r, Exception), "a chain of cuts", repr(r))
+
+
+def real_kinds(n):
+    """Of a model that was not trained to say anything in particular: what it repeats, and what it dreams."""
+    seeds = ["\U0001f680\U0001f525 \u732b\u304c\u597d\u304d \U0001f600\U0001f469\u200d\U0001f680", "Once upon a time",
+             "\u65e5\u672c\u8a9e\u306e\u6587\u7ae0\u3002\u4eca\u65e5\u306f", "caf\u00e9 na\u00efve \u20ac5 \u041f\u0440\u0438\u0432\u0435\u0442"]
+    more = [{}, {"stop": ["the", ". ", "\n\n\n"]}, {"logprobs": 2}, {"stop": ["not this one, not this"], "logprobs": 1},
+            {"echo": True}, {"temperature": 0}]
+    out = []
+    for i in range(n):
+        shape = ("native", "ndjson", "chat", "completions")[i % 4]
+        body = dict(words(max_tokens=40 + i % 20, seed=i, temperature=1.2, ignore_eos=bool(i % 5)), **more[i % len(more)])
+        body["prompt"] = seeds[i % len(seeds)]
+        if shape == "chat":
+            body["messages"] = [{"role": "user", "content": "Repeat: " + body.pop("prompt")}]
+            body.pop("echo", None)
+            if "logprobs" in body:
+                body.update(logprobs=True, top_logprobs=2)
+        if i % 3 == 0:
+            body = usage(**body)
+        out.append(Kind(f"{i}: {shape}", shape, body))
+    return out
+
+
+@test
+def streams_of_the_real_model():
+    if not LONG:
+        return
+    before = len(CUTS)
+    with Server(REAL, **KEEP) as s:
+        kinds = real_kinds(50)
+        for i in range(0, len(kinds), 5):
+            some = kinds[i:i + 5]
+            conns = [frontends(s) for _ in some]
+            jobs = [lambda k=k, c=c: cut_when_over(s, k, c, Whole(k)) for k, c in zip(some, conns)]
+            jobs += [lambda k=k: cut_in_a_chain(s, k) for k in some]
+            for r in together(jobs):
+                check(not isinstance(r, Exception), "the real model", repr(r))
+            for c in (c for cs in conns for c in cs):
+                c.close()
+    print(f"  {len(kinds)} streams of the real model, {len(CUTS) - before} cuts", flush=True)
 
 
 @test
 def what_was_compared():
-    report()
+    print(f"  {len(CUTS)} cuts, {len(DIFFERENCES)} differences", flush=True)
     equal(DIFFERENCES, [], "no difference")
 
 
