@@ -136,6 +136,14 @@ static const struct row *find(const char *name, size_t len)
     return NULL;
 }
 
+/* An address may hold a password: what comes behind "=" or "://" is not repeated. */
+static int shown(const char *a)
+{
+    size_t n = strcspn(a, "=");
+    const char *p = strstr(a, "://");
+    return (int)(p && (size_t)(p - a) < n ? (size_t)(p - a) : n);
+}
+
 static int from_argv(struct tr_options *o, int argc, char **argv, struct tr_errbuf *err)
 {
     for (int i = 1; i < argc; i++) {
@@ -143,12 +151,13 @@ static int from_argv(struct tr_options *o, int argc, char **argv, struct tr_errb
         if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0)
             return 1;
         if (strncmp(a, "--", 2) != 0)
-            return tr_errf(err, -EINVAL, "unexpected argument '%s' (see tokenring serve --help)",
-                           a);
+            return tr_errf(err, -EINVAL, "unexpected argument '%.*s' (see tokenring serve --help)",
+                           shown(a), a);
         size_t len = strcspn(a + 2, "=");
         const struct row *r = find(a + 2, len);
         if (!r)
-            return tr_errf(err, -EINVAL, "unknown flag '%s' (see tokenring serve --help)", a);
+            return tr_errf(err, -EINVAL, "unknown flag '%.*s' (see tokenring serve --help)",
+                           shown(a), a);
         const char *value = a[2 + len] == '=' ? a + 3 + len : ++i < argc ? argv[i] : NULL;
         if (!value)
             return tr_errf(err, -EINVAL, "--%s needs a value (%s)", r->name, r->arg);

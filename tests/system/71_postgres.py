@@ -284,6 +284,11 @@ def refused():
         status, err, _ = fails_to_start(dict(TINY, ledger=url, ledger_spool=folder(), port=0))
         check(status in (1, 2) and "PostgreSQL" in err and "sec" not in err and "ret@" not in err,
               f"{url} is refused", status, err[-300:])
+    url = "postgresql://me:secret@host/db"
+    for argv in (["serve", url], ["serve", f"--leger={url}"], ["ledger", "sum", url], ["ledger", "sum", f"--leger={url}"],
+                 ["ledger", "sum", "--by", url], ["ledger", url]):
+        status, err, _ = fails_to_start(argv)
+        check(status == 2 and "secret" not in err and err, "nor is an address at a wrong place repeated", argv, err)
 
 
 @test

@@ -169,6 +169,8 @@ int tr_lt_options_parse(struct tr_lt_options *o, int argc, char **argv, struct t
     o->format = (enum tr_lt_format) - 1;
     struct tr_flags flags = {table, OPT_COUNT, "TOKENRING_LEDGER_", set, o};
     int ret = tr_flags_parse(&flags, argc - 1, argv + 1, err);
+    if (ret && strstr(err->msg, "://")) /* it may have a password in it */
+        ret = tr_errf(err, -EINVAL, "an address belongs to --ledger (see tokenring ledger --help)");
     bool has_format = o->format != (enum tr_lt_format) - 1;
     if (!has_format)
         o->format = o->action == TR_LT_EXPORT ? TR_LT_JSONL : TR_LT_TABLE;
