@@ -313,6 +313,20 @@ def joined_events_are_cut_too():
 
 
 @test
+def streams_that_end_with_an_error():
+    """The engine dies of them; what was said before can be read again, and so can the error."""
+    with Server(TINY, faults=True, **KEEP) as s:
+        bad = dict(max_tokens=100, ignore_eos=True, seed=777)
+        for kind in (Kind("native, error", "native", words(**bad), same=False),
+                     Kind("chat, error", "chat", talk(**bad), same=False)):
+            conns = frontends(s)
+            s.faults.arm("engine.pass.sequence", "segv", left=ALWAYS, skip=20, match=777)
+            check(cut_when_over(s, kind, conns, Whole(kind)) > 5, f"{kind}: it has said something")
+            for c in conns:
+                c.close()
+
+
+@test
 def streams_are_cut_behind_every_event():
     with Server(TINY, sim_step_us=8000, **KEEP) as s:
         for r in together([lambda k=k: cut_in_a_chain(s, k) for k in KINDS]):
