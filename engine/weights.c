@@ -50,12 +50,13 @@ static void *map_at(int fd, size_t len, int prot)
     char *p = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
-    char *at = (char *)whole((size_t)p);
+    size_t before = whole((size_t)p) - (size_t)p;
+    char *at = p + before;
     if (mmap(at, len, prot, MAP_SHARED | MAP_FIXED, fd, HUGE) == MAP_FAILED) {
         munmap(p, room);
         return NULL;
     }
-    size_t before = (size_t)(at - p), page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t used = (len + page - 1) / page * page;
     if (before)
         munmap(p, before);

@@ -349,3 +349,70 @@ Test(plan, everybody_finishes_on_the_smallest_pool)
         }
     }
 }
+
+/* ---- suspects ---- */
+
+static struct tr_plan_seq part(struct tr_plan_seq q, enum tr_plan_part p)
+{
+    q.part = p;
+    return q;
+}
+
+Test(plan, a_step_is_for_the_others_or_for_the_trial_and_all_keep_what_they_have)
+{
+    struct tr_plan_seq q[] = {part(seq(TR_RUNNING, 20, 19), TR_PLAN_TRIAL),
+                              seq(TR_RUNNING, 20, 19),
+                              part(seq(TR_PREFILL, 90, 32), TR_PLAN_TRIAL),
+                              seq(TR_PREFILL, 90, 32),
+                              part(seq(TR_WAITING, 5, 0), TR_PLAN_TRIAL),
+                              part(seq(TR_WAITING, 5, 0), TR_PLAN_SUSPECT),
+                              seq(TR_WAITING, 5, 0)};
+    struct tr_plan_do todo[7];
+    for (uint32_t trial = 0; trial < 2; trial++) {
+        struct tr_plan_in in = input(q, 7, 100);
+        in.part = trial ? TR_PLAN_TRIAL : TR_PLAN_OTHERS;
+        cr_assert_gt(tr_plan_make(&in, todo, &evict), 0);
+        for (uint32_t i = 0; i < 7; i++) {
+            bool meant = q[i].part == in.part;
+            cr_assert_eq(todo[i].rows > 0, meant, "%u", i);
+            cr_assert(!todo[i].drop);
+            cr_assert_eq(todo[i].what,
+                         meant && q[i].state == TR_WAITING ? TR_PLAN_ADMIT : TR_PLAN_STAY);
+        }
+    }
+}
+
+/* A pass had all of them: they find their places again, whoever has come meanwhile. */
+Test(plan, places_and_blocks_of_suspects_are_kept_free)
+{
+    struct tr_plan_seq q[] = {part(seq(TR_WAITING, 64, 0), TR_PLAN_TRIAL),
+                              part(seq(TR_WAITING, 64, 0), TR_PLAN_SUSPECT), seq(TR_WAITING, 32, 0),
+                              seq(TR_WAITING, 32, 0)};
+    struct tr_plan_do todo[4];
+    struct tr_plan_in in = input(q, 4, 100);
+    in.max_seqs = 3;
+    tr_plan_make(&in, todo, &evict);
+    cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
+    cr_assert_eq(todo[3].what, TR_PLAN_STAY, "two places are theirs");
+    in = input(q, 4, 2 * 3 + 1);
+    tr_plan_make(&in, todo, &evict);
+    cr_assert_eq(todo[2].what, TR_PLAN_STAY, "so are two blocks and one to grow for each");
+    in.free_blocks = 2 * 3 + 2;
+    tr_plan_make(&in, todo, &evict);
+    cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
+    in.part = TR_PLAN_TRIAL;
+    in.free_blocks = 3;
+    tr_plan_make(&in, todo, &evict);
+    cr_assert_eq(todo[0].what, TR_PLAN_ADMIT, "the trial needs no more than its own");
+}
+
+Test(plan, a_suspect_that_waits_for_its_reader_keeps_nothing)
+{
+    struct tr_plan_seq q[] = {part(seq(TR_PARKED, 64, 0), TR_PLAN_SUSPECT), seq(TR_WAITING, 32, 0)};
+    struct tr_plan_do todo[2];
+    q[0].blocks = 0;
+    struct tr_plan_in in = input(q, 2, 2);
+    in.max_seqs = 1;
+    tr_plan_make(&in, todo, &evict);
+    cr_assert_eq(todo[1].what, TR_PLAN_ADMIT);
+}
