@@ -50,6 +50,20 @@ def usage():
     return [parts[-1].usage.prompt_tokens, parts[-1].usage.completion_tokens, len({p.id for p in parts})]
 
 
+def resumed():
+    """Cut after a few chunks, gone on with where the cursor says."""
+    st = c.chat.completions.create(stream=True, max_tokens=20, extra_headers={"X-Tokenring-Resume": "1"}, **ask())
+    text, cursor = "", None
+    for part, _ in zip(st, range(4)):
+        text += part.choices[0].delta.content or ""
+        cursor = part.tokenring["cursor"]
+    st.close()
+    stream, number = cursor.rsplit(":", 1)
+    rest = c.get(f"/streams/{stream}?format=chat&after={number}", stream=True, cast_to=openai.types.chat.ChatCompletionChunk,
+                 stream_cls=openai.Stream[openai.types.chat.ChatCompletionChunk])
+    return text + "".join(part.choices[0].delta.content or "" for part in rest)
+
+
 def left():
     st = c.chat.completions.create(stream=True, max_tokens=8000, **ask())
     text = "".join(part.choices[0].delta.content or "" for part, _ in zip(st, range(4)))
@@ -70,4 +84,4 @@ print(json.dumps({
     "whole": c.chat.completions.create(max_tokens=20, **ask()).choices[0].message.content,
     "completions": "".join(p.choices[0].text for p in c.completions.create(prompt="x", max_tokens=20, stream=True, **FORCED)),
     "empty": chat(**dict(ask(), logit_bias={"2": 100})), "stop": chat(stop=["bab"], max_tokens=20, **ask()),
-    "usage": usage(), "helper": helper(), "refused": refused(), "cut": cut(), "tools": tools(), "left": left()}))
+    "usage": usage(), "helper": helper(), "refused": refused(), "cut": cut(), "tools": tools(), "resumed": resumed(), "left": left()}))
