@@ -49,6 +49,14 @@ uint32_t tr_lpring_last(const struct tr_shm *s, uint32_t slot)
     return entries(s, slot)[(tail - 1) % s->config.window].id;
 }
 
+/* Another owner's count may have let the engine overwrite what was just copied.  The copy comes before
+ * the look; pairs with fence_entries in ring.c. */
+static bool is_still_ours(const struct tr_shm *s, const struct tr_ring *r)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return tr_ring_is_ours(s, r);
+}
+
 int tr_lpring_peek(const struct tr_shm *s, uint32_t slot, struct tr_lp *out)
 {
     const struct tr_ring *r = tr_ring_at(s, slot);
@@ -62,10 +70,7 @@ int tr_lpring_peek(const struct tr_shm *s, uint32_t slot, struct tr_lp *out)
     *out = entries(s, slot)[head % s->config.window];
     if (out->n_top > TR_MAX_TOP)
         out->n_top = TR_MAX_TOP;
-    /* Another owner's count may have let the engine overwrite what we were copying.  The copy comes
-     * before the look; pairs with the fence in tr_ring_set_owner. */
-    atomic_thread_fence(memory_order_acquire);
-    return tr_ring_is_ours(s, r) ? 0 : -EAGAIN;
+    return is_still_ours(s, r) ? 0 : -EAGAIN;
 }
 
 void tr_lpring_skip(struct tr_shm *s, uint32_t slot)

@@ -55,16 +55,21 @@ struct tr_owner tr_ring_owner(const struct tr_ring *r)
         .area = w & 0xff, .epoch = (uint32_t)(w >> 32), .confirmed = w & CONFIRMED};
 }
 
+/* Entries of the logprob ring are overwritten by the new owner's counts only behind it; pairs with
+ * is_still_ours in lpring.c. */
+static void fence_entries(void)
+{
+    atomic_thread_fence(memory_order_release);
+}
+
 void tr_ring_set_owner(struct tr_ring *r, struct tr_owner o)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);
     uint64_t w = (o.area & 0xff) | (o.confirmed ? CONFIRMED : 0) | (uint64_t)o.epoch << 32;
-    /* Release: what the former owner was given to read is whole for the next one; pairs with the
-     * acquire in tr_ring_owner. */
+    /* Release: who sees himself the owner sees all that is in the ring by now; pairs with the acquire in
+     * tr_ring_owner. */
     atomic_store_explicit(&r->owner, w, memory_order_release);
-    /* Entries of the logprob ring are overwritten by the new owner's counts only behind this; pairs
-     * with the fence in tr_lpring_peek. */
-    atomic_thread_fence(memory_order_release);
+    fence_entries();
 }
 
 bool tr_ring_is_ours(const struct tr_shm *s, const struct tr_ring *r)

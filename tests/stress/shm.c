@@ -55,6 +55,13 @@ static void meet(_Atomic uint32_t *mine, _Atomic uint32_t *other, uint32_t round
             sched_yield();
 }
 
+/* The two leave their meeting at different moments; every few rounds another one starts first. */
+static void dawdle(uint32_t n)
+{
+    for (volatile uint32_t i = 0; i < n % 64; i++)
+        ;
+}
+
 /* ---- ring: ids and the end ---- */
 
 static uint32_t ring_round;
@@ -97,6 +104,52 @@ static void ring(void)
         tr_ring_reset(s, 0);
         race((struct pair){ring_engine, ring_front});
     }
+}
+
+/* ---- a request in the ring, and who owns it ---- */
+
+static void *owner_engine(void *arg)
+{
+    tr_role = TR_ROLE_ENGINE;
+    struct tr_ring *r = tr_ring_at(s, 0);
+    for (uint32_t i = 1; i <= ROUNDS / 10; i++) {
+        tr_ring_reset(s, 0);
+        meet(&left_at, &right_at, 2 * i - 1);
+        r->prompt_len = i;
+        r->of_gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
+        /* As tr_seq_move does. */
+        atomic_store_explicit(&r->state, TR_WAITING, memory_order_release);
+        dawdle(i);
+        r->finish_index = i;
+        tr_ring_set_owner(r, (struct tr_owner){.area = i % 2, .epoch = i, .confirmed = true});
+        meet(&left_at, &right_at, 2 * i);
+    }
+    return arg;
+}
+
+static void *owner_front(void *arg)
+{
+    tr_role = TR_ROLE_FRONTEND;
+    const struct tr_ring *r = tr_ring_at(s, 0);
+    for (uint32_t i = 1; i <= ROUNDS / 10; i++) {
+        struct tr_owner o = {0};
+        meet(&right_at, &left_at, 2 * i - 1);
+        while (!tr_ring_request(s, 0))
+            ;
+        CHECK(r->prompt_len == i);
+        while (o.epoch != i)
+            o = tr_ring_owner(r);
+        CHECK(r->finish_index == i && o.area == i % 2 && o.confirmed);
+        meet(&right_at, &left_at, 2 * i);
+    }
+    return arg;
+}
+
+static void owner(void)
+{
+    atomic_store(&left_at, 0);
+    atomic_store(&right_at, 0);
+    race((struct pair){owner_engine, owner_front});
 }
 
 /* ---- submission queue, with the request behind each message ---- */
@@ -503,13 +556,6 @@ static void control(void)
 enum { LITMUS = 300000 };
 static bool saw; /* what the left side found */
 
-/* The two leave their meeting at different moments; every few rounds another one starts first. */
-static void dawdle(uint32_t n)
-{
-    for (volatile uint32_t i = 0; i < n % 64; i++)
-        ;
-}
-
 static bool was_rung(int fd)
 {
     uint64_t n;
@@ -613,10 +659,10 @@ static void park_lp(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"ring", ring},   {"subq", subq},         {"cmd", cmd},         {"news", news},
-             {"claim", claim}, {"turn", turn},         {"lp", lp},           {"bill", bill},
-             {"full", full},   {"delivery", delivery}, {"control", control}, {"bell", bell},
-             {"park", park},   {"park_lp", park_lp}};
+} cases[] = {{"ring", ring}, {"owner", owner}, {"subq", subq},         {"cmd", cmd},
+             {"news", news}, {"claim", claim}, {"turn", turn},         {"lp", lp},
+             {"bill", bill}, {"full", full},   {"delivery", delivery}, {"control", control},
+             {"bell", bell}, {"park", park},   {"park_lp", park_lp}};
 
 int main(int argc, char **argv)
 {
