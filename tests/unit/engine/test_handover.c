@@ -590,6 +590,57 @@ Test(handover, a_group_is_never_resumable)
     }
 }
 
+Test(handover, a_frontend_that_died_while_there_was_no_engine_is_found)
+{
+    struct tr_rig_req q = submit(0), same = submit(2);
+    turn_n(3);
+    tr_rig_cancel(&r, &same, TR_ERR_CANCELLED);
+    tr_engine_rig_crash(&r);
+    tr_rig_kill_frontend(&r, 0);
+    tr_rig_kill_frontend(&r, 2);
+    tr_engine_rig_restart(&r);
+    check_owner(&q, 1, false);
+    cr_assert_eq(tr_rig_state(&r, &same), TR_CANCELLED, "its last word");
+    check_owner(&same, 3, false);
+    cr_assert_eq(adopt(&q, 1), 0);
+    tr_rig_run(&r, &q, 1);
+    cr_assert_eq(tr_rig_state(&r, &q), TR_INCOMPLETE);
+}
+
+Test(handover, a_new_engine_knows_who_has_not_confirmed)
+{
+    struct tr_rig_req q = submit(0);
+    turn_n(3);
+    tr_rig_kill_frontend(&r, 0);
+    tr_rig_turn(&r);
+    tr_rig_be_frontend(&r, 1); /* words of a former request in that slot */
+    tr_cmd_post(&r.s, q.slot, q.gen, TR_CMD_CANCEL, TR_ERR_CLIENT_GONE);
+    tr_engine_rig_restart(&r);
+    tr_rig_run(&r, NULL, 0);
+    check_owner(&q, 1, false);
+    cr_assert_eq(tr_rig_state(&r, &q), TR_PARKED);
+    adopt(&q, 1);
+    tr_engine_rig_restart(&r);
+    check_owner(&q, 1, false);
+    tr_rig_run(&r, &q, 1);
+    check_owner(&q, 1, true);
+    cr_assert_eq(tr_rig_state(&r, &q), TR_INCOMPLETE, "the message had waited");
+}
+
+Test(handover, an_orphan_stays_one_over_a_new_engine)
+{
+    struct tr_rig_req q = submit(0);
+    turn_n(3);
+    leave_only(TR_MAX_AREAS);
+    tr_rig_turn(&r);
+    tr_engine_rig_restart(&r);
+    tr_rig_run(&r, NULL, 0);
+    check_owner(&q, TR_MAX_AREAS, false);
+    tr_rig_start_frontend(&r, 3);
+    tr_rig_turn(&r);
+    check_owner(&q, 3, false);
+}
+
 Test(handover, logprobs_wait_for_the_new_owner_and_begin_anew)
 {
     struct tr_rig_ask a = ask_of(0);
@@ -645,7 +696,7 @@ Test(handover, the_cut_ends_orphans_too)
     cr_assert(tr_sched_done(r.sched));
 }
 
-/* A request that changes hands at random is billed once and its slot comes back. */
+/* A request that changes hands at random, while anybody may die, is billed once and its slot comes back. */
 Test(handover, any_order, .timeout = 100)
 {
     enum { ROUNDS = 300, N = 8 };
@@ -659,7 +710,7 @@ Test(handover, any_order, .timeout = 100)
             struct tr_rig_req *x = &q[rand() % N];
             uint32_t area = (uint32_t)rand() % 4;
             bool alive = atomic_load(&r.s.control->area_alive[area]);
-            switch (rand() % 6) {
+            switch (rand() % 7) {
             case 0:
                 if (alive && rand() % 3 == 0)
                     tr_rig_kill_frontend(&r, area);
@@ -679,6 +730,10 @@ Test(handover, any_order, .timeout = 100)
             case 4:
                 if (alive && rand() % 8 == 0)
                     cancel_from(area, x);
+                break;
+            case 5:
+                if (rand() % 4 == 0)
+                    tr_engine_rig_restart(&r);
                 break;
             default:
                 tr_rig_turn(&r);
