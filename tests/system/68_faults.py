@@ -1,0 +1,664 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults at named places: a process is killed, or stands still, at a point of base/fault.def while a
+request is in a known phase.  What must survive is then as in an undisturbed run: text, end, usage, one
+row, and nothing is left behind: KV blocks, slots, descriptors, zombies.
+
+Four tables make the matrix.  A row more in one of them is a dimension more in all cells:
+  KINDS    what a client asks for: a dialect, a transport, a tool call
+  SHAPES   what its request is like: plain, a long prompt, a stop string
+  PHASES   how far the target is when the fault comes, and how it is kept there
+  CELLS    which points can be reached in which phases
+One run takes each point once, with phase, action and kind in turn; TOKENRING_TEST_LONG takes all of
+them.  CELL: a word that the names of the cells to run contain."""
+import itertools
+import queue
+
+from lib import *
+from lib import _servers
+
+COMP, CHAT, NATIVE = "/v1/completions", "/v1/chat/completions", "/v1/streams"
+KILLS, STOP = ("kill", "segv", "abort"), ("stop",)
+SERVICES = 6  # at the same time: a cell mostly waits
+FRONTENDS = 2
+FLAGS = dict(TINY, sim_step_us=1000, sim_prefill_us=50, prefill_chunk=64, max_seqs=4, max_queue=24,
+             frontends=FRONTENDS, ledger_wait_ms=60000)
+
+# ---- what clients ask for and how they read it --------------------------------------------------
+
+
+class Answer:
+    """What a client has of an answer so far."""
+
+    def __init__(self):
+        self.text, self.ends, self.usage, self.numbers, self.whole = {}, {}, None, [], False
+
+    def add(self, index, text):
+        self.text[index] = self.text.get(index, "") + text
+
+    def said(self):
+        u = self.usage or {}
+        return {"text": self.text, "ends": self.ends,
+                "usage": (u.get("prompt_tokens"), u.get("completion_tokens"))}
+
+
+def take_native(a, v):
+    if "id" in v:
+        a.numbers.append(int(v["id"].rpartition(":")[2]))
+    kind = v["type"]
+    if kind == "output_text.delta":
+        a.add(v["index"], v["text"])
+    elif kind == "usage":
+        a.usage = v["usage"]
+    elif kind in ("response.completed", "response.incomplete"):
+        a.ends[0] = v["finish_reason"]
+    elif kind in ("response.cancelled", "error"):
+        a.ends["error"] = v.get("reason") or v.get("code")
+
+
+def take_openai(a, v):
+    if "tokenring" in v:
+        a.numbers.append(int(v["tokenring"]["cursor"].rpartition(":")[2]))
+    if "error" in v:
+        a.ends["error"] = v["error"]["code"]
+    for c in v.get("choices", ()):
+        text = c.get("text") or c.get("delta", c.get("message", {})).get("content") or ""
+        a.add(c["index"], text)
+        if c["finish_reason"]:
+            a.ends[c["index"]] = c["finish_reason"]
+    a.usage = v.get("usage") or a.usage
+
+
+class Left(Exception):
+    """The reader was told to go."""
+
+
+def events(conn, mark, leave):
+    """The events of a chunked body, each the text between two marks, until `leave` is set."""
+    buf = ""
+    while True:
+        while not leave.is_set() and not conn.buf and not select.select([conn.sock], [], [], 0.02)[0]:
+            pass
+        if leave.is_set():
+            raise Left
+        chunk = conn.chunk()
+        if not chunk:
+            return
+        buf += chunk.decode("utf-8")
+        while mark in buf:
+            event, buf = buf.split(mark, 1)
+            yield event
+
+
+def sse(conn, leave):
+    for event in events(conn, "\n\n", leave):
+        data = [line[6:] for line in event.split("\n") if line.startswith("data: ")]
+        if data:
+            yield data[0]
+
+
+def ndjson(conn, leave):
+    yield from events(conn, "\n", leave)
+
+
+class Kind:
+    """A row of KINDS.  `frames` reads the events of a streamed answer (None: it comes in one piece),
+    `take` understands one, `resume` is what a GET of a stream that was cut needs (None: it is lost)."""
+
+    def __init__(self, name, path, take, frames=None, resume=None, headers=(), **body):
+        self.name, self.path, self.take, self.frames = name, path, take, frames
+        self.resume, self.headers, self.body = resume, list(headers), body
+        self.seed = 7000 + sum(name.encode())
+
+    def __repr__(self):
+        return self.name
+
+    def request(self, shape, stop=None):
+        body = dict(self.body, model=MODEL, seed=self.seed, ignore_eos=True, **SHAPES[shape])
+        prompt = body.pop("prompt")
+        body.update({"messages": [{"role": "user", "content": prompt}]} if self.path == CHAT else
+                    {"prompt": prompt})
+        if body.pop("stops", False):
+            body["stop"] = [stop]
+        return body
+
+
+GREEDY, SEEDED = {"temperature": 0}, {"temperature": 0.9}
+USAGE = {"stream": True, "stream_options": {"include_usage": True}}
+NDJSON = ["Accept: application/x-ndjson"]
+KINDS = [
+    Kind("native", NATIVE, take_native, sse, resume=[], on_disconnect="hold", **SEEDED),
+    Kind("native ndjson", NATIVE, take_native, ndjson, resume=NDJSON, headers=NDJSON,
+         on_disconnect="hold", **GREEDY),
+    Kind("chat resumable", CHAT, take_openai, sse, resume=[], headers=["X-Tokenring-Resume: 1"],
+         **USAGE, **SEEDED),
+    Kind("chat", CHAT, take_openai, sse, **USAGE, **GREEDY),
+    Kind("completion", COMP, take_openai, **SEEDED),
+    Kind("completions of two", COMP, take_openai, sse, n=2, **USAGE, **SEEDED),
+    Kind("chat in one piece", CHAT, take_openai, logprobs=True, **GREEDY),
+]
+SHAPES = {
+    "plain": {"prompt": "The sea ", "max_tokens": 60},
+    "long prompt": {"prompt": "The sea and the wind. " * 20, "max_tokens": 20},
+    "stop string": {"prompt": "The sea ", "max_tokens": 60, "stops": True},
+}
+
+
+class Reader:
+    """One request of a cell, read in a thread of its own.  It leaves when told to (`leave`); a stream
+    that can be resumed it then, or when it was cut, takes up again once it may (`back`)."""
+
+    def __init__(self, s, kind, shape, rid, stop=None):
+        self.s, self.kind, self.shape, self.rid = s, kind, shape, rid
+        self.answer, self.id, self.cut, self.resumed, self.odd = Answer(), None, False, 0, None
+        self.headers, self.leave = threading.Event(), threading.Event()
+        self.left, self.back = threading.Event(), threading.Event()
+        self.home, self.at = None, None  # the frontend that had it; the one to come back to, once
+        self.conn = s.conn()
+        self.port = self.conn.sock.getsockname()[1]
+        self.conn.send(request("POST", kind.path, kind.request(shape, stop),
+                               kind.headers + [f"X-Request-Id: {rid}"]))
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        try:
+            self._try(self._begin)
+            while self.kind.resume is not None and self.id and not self.answer.whole:
+                self.back.wait(WAIT)
+                self._try(self._resume)
+            if self.kind.resume is not None and self.id:
+                until(self._let_go)
+        except Exception as e:  # told by the cell, with all else that it saw
+            self.odd = repr(e)
+        self.left.set()
+        self.headers.set()
+        self.conn.close()
+
+    def _let_go(self):
+        """Nobody comes back for it.  Whoever takes the connection may be killed."""
+        with contextlib.suppress(EOFError, ConnectionResetError, BrokenPipeError):
+            return self.s.ask("DELETE", f"{NATIVE}/{self.id}", None).status in (200, 404, 410)
+
+    def _try(self, what):
+        try:
+            what()
+        except (EOFError, ConnectionResetError, BrokenPipeError):
+            self.cut = True
+        except Left:
+            self.leave.clear()
+            self.conn.reset()
+            self.left.set()
+
+    def _begin(self):
+        if not self.kind.frames:
+            r = self.conn.response()
+            self.kind.take(self.answer, r.json)
+            self.answer.whole = True
+            return
+        status, _, head = self.conn.head()
+        if status != 200:
+            raise ValueError(f"{status} {self.conn.drain()[-300:]}")
+        self.id = head["x-tokenring-stream"]
+        self.headers.set()
+        self._events()
+
+    def _events(self):
+        whole = self.kind.take is take_native
+        for data in self.kind.frames(self.conn, self.leave):
+            if data == "[DONE]":
+                whole = True
+                continue
+            v = strict_json(data)
+            if v.get("type") != "keepalive":
+                self.kind.take(self.answer, v)
+        self.answer.whole = whole
+
+    def _resume(self):
+        """From the last event on, at whichever frontend takes the connection."""
+        self.resumed += 1
+        if self.resumed > 100:
+            raise ValueError("resumed again and again")
+        path = f"{NATIVE}/{self.id}" + ("?format=chat" if self.kind.path == CHAT else "")
+        last = [f"Last-Event-ID: {self.id}:{self.answer.numbers[-1]}"] if self.answer.numbers else []
+        self.conn, self.at = self.s.conn_at(self.at) if self.at else self.s.conn(), None
+        self.conn.send(request("GET", path, headers=list(self.kind.resume) + last))
+        status, _, head = self.conn.head()
+        if status == 503:
+            time.sleep(0.05)
+        elif status != 200:
+            raise ValueError(f"resumed: {status} {self.conn.drain()[-300:]}")
+        else:
+            self._events()
+
+
+# ---- how far a request is -----------------------------------------------------------------------
+
+class Phase:
+    """A row of PHASES: the shape of the target, the point at which a process is made to stand when the
+    target is there, until the fault is armed (None: it is armed before the target comes), and `how`:
+      blocked   others take every place in the batch
+      gated     the ledger stands, so that no end is durable
+      leaves    the client goes for good when the fault is armed
+      away      the reader has left before, and comes back when the fault has happened
+      returns   it comes back before, at the frontend that holds its stream
+      elsewhere the same, at another one
+      orphan    the frontend that has the target is killed first
+      crash     the engine is killed first"""
+
+    def __init__(self, name, shape, hold=None, skip=0, kinds=None, how=""):
+        self.name, self.shape, self.hold, self.skip = name, shape, hold, skip
+        self.kinds, self.how = kinds or KINDS, how
+
+
+RESUMABLE = [k for k in KINDS if k.resume is not None]
+STREAMED = [k for k in KINDS if k.frames]
+LOST = [k for k in KINDS if k.resume is None]
+DECODE = dict(hold="engine.step.pushed", skip=10)
+PHASES = {p.name: p for p in (
+    # Before the client has an answer nobody could resume: kinds that end with their frontend.
+    Phase("arriving", "plain", kinds=LOST),
+    Phase("queued", "plain", "engine.admit.claim", how="blocked"),
+    Phase("prefill", "long prompt", "engine.pass.sequence", skip=1),
+    Phase("decode", "plain", **DECODE),
+    Phase("stop found", "stop string"),
+    Phase("finishing", "plain", "engine.end.fields"),
+    Phase("gated", "plain", how="gated"),
+    Phase("settled", "plain", "engine.end.fields"),
+    Phase("leaving", "plain", kinds=[k for k in STREAMED if k in LOST], how="leaves", **DECODE),
+    Phase("detaching", "plain", kinds=RESUMABLE, how="leaves", **DECODE),
+    Phase("held", "plain", kinds=RESUMABLE, how="away", **DECODE),
+    Phase("returning", "plain", kinds=RESUMABLE, how="returns", **DECODE),
+    Phase("elsewhere", "plain", kinds=RESUMABLE, how="elsewhere", **DECODE),
+    Phase("orphaned", "plain", kinds=RESUMABLE, how="orphan", **DECODE),
+    Phase("recovering", "plain", how="crash", **DECODE),
+)}
+
+# ---- which points, where ------------------------------------------------------------------------
+
+ENGINE_STEP = ["engine.plan.made", "engine.plan.moved", "engine.pass.begin", "engine.pass.sequence",
+               "engine.pass.end", "engine.step.sampled", "engine.news.before", "engine.news.posted"]
+ENGINE_TOKEN = ["engine.step.push", "engine.step.pushed", "engine.step.published",
+                "engine.step.counted"]
+CELLS = [  # points, phases, actions
+    (["engine.admit.copied", "engine.admit.state", "engine.admit.claim", "engine.admit.head"],
+     ["arriving"], KILLS + STOP),
+    (["engine.step.published", "engine.pass.end", "engine.news.posted"], ["queued"], KILLS),
+    (ENGINE_STEP, ["prefill", "decode"], KILLS + STOP),
+    (["engine.step.logprob"], ["decode"], KILLS),
+    (ENGINE_TOKEN, ["decode", "held"], KILLS + STOP),
+    (["engine.command.taken"], ["stop found", "leaving"], KILLS + STOP),
+    (["engine.end.fields", "engine.end.state"], ["decode", "stop found", "held", "leaving"], KILLS),
+    (["engine.end.state", "engine.bill.number", "engine.bill.record"], ["finishing"], KILLS + STOP),
+    (["engine.release.due", "engine.release.reset", "engine.release.closed", "engine.offer.open",
+      "engine.reset.generation"], ["settled"], KILLS + STOP),
+    (["engine.give.before", "engine.give.owner"], ["orphaned", "elsewhere"], KILLS + STOP),
+    (["engine.dead.dealt"], ["orphaned"], KILLS + STOP),
+    (["engine.recover.begin", "engine.recover.found", "engine.recover.request",
+      "engine.recover.done", "engine.ready"], ["recovering"], KILLS + STOP),
+    (["frontend.admit.claimed", "frontend.admit.written", "frontend.admit.pushed",
+      "frontend.headers"], ["arriving"], KILLS + STOP),
+    (["frontend.scanned", "frontend.framed", "frontend.cursor"], ["decode", "recovering"],
+     KILLS + STOP),
+    (["frontend.stop.found", "frontend.stop.posted"], ["stop found"], KILLS + STOP),
+    (["frontend.gate.wait"], ["gated"], KILLS + STOP),
+    (["frontend.end.begin", "frontend.end.told", "frontend.end.released", "frontend.delivery.before",
+      "frontend.delivery.pushed"], ["settled"], KILLS + STOP),
+    (["frontend.gone.seen", "frontend.gone.posted"], ["leaving"], KILLS + STOP),
+    (["frontend.hold.before", "frontend.held"], ["detaching"], KILLS + STOP),
+    (["frontend.resumed"], ["returning", "elsewhere"], KILLS + STOP),
+    (["frontend.given"], ["orphaned"], KILLS + STOP),
+    (["frontend.adopt.asked", "frontend.adopted"], ["orphaned", "elsewhere"], KILLS + STOP),
+    (["ledger.taken", "ledger.spool.before", "ledger.spool.written", "ledger.spool.synced",
+      "ledger.durable"], ["finishing"], KILLS + STOP),
+    (["ledger.sink.taken", "ledger.sink.rows", "ledger.sink.committed", "ledger.sink.done",
+      "ledger.delivery.taken"], ["settled"], KILLS + STOP),
+    (["engine.end.state", "engine.bill.number", "engine.bill.record", "engine.release.due"],
+     ["recovering"], KILLS),
+]
+# What only some kinds of request get to.
+ONLY = {"frontend.framed": STREAMED, "frontend.headers": STREAMED,
+        "frontend.end.released": [k for k in KINDS if k.resume is None],  # the others are held
+        "engine.step.logprob": [k for k in KINDS if k.body.get("logprobs")]}
+
+
+def kinds_of(point, phase):
+    kinds = PHASES[phase].kinds
+    return [k for k in kinds if k in ONLY.get(point, kinds)]
+
+
+class Cell:
+    def __init__(self, phase, point, action, kind):
+        self.phase, self.point, self.action, self.kind = PHASES[phase], point, action, kind
+        self.name = f"{action} at {point}, {phase}, {kind}"
+        self.role = point.split(".")[0]
+
+
+def matrix():
+    """Every point once, or in full.  Neighbours have different victims, so that each lives for a while:
+    who dies young is replaced later."""
+    out, turn = [], itertools.count()
+    for points, phases, actions in CELLS:
+        for point in points:
+            i = next(turn)
+            for phase in phases if LONG else [phases[i % len(phases)]]:
+                kinds = kinds_of(point, phase)
+                out += [Cell(phase, point, a, k)
+                        for a in (actions if LONG else [actions[i % len(actions)]])
+                        for k in (kinds if LONG else [kinds[i % len(kinds)]])]
+    n = len(out) // 3 + 1
+    return [c for three in itertools.zip_longest(out[:n], out[n:2 * n], out[2 * n:]) for c in three if c]
+
+
+# ---- a cell -------------------------------------------------------------------------------------
+
+class Bench:
+    """A service with what it looks like when nothing happens."""
+
+    def __init__(self, flags, truth, stops):
+        self.s = Server(flags, faults=True)
+        self.truth, self.stops, self.n = truth, stops, 0
+        self.values = {p for p, what in Faults.names().items() if "value:" in what}
+        warm = self.s.post(COMP, completion("x", max_tokens=1), headers=["X-Request-Id: warm"])
+        check(warm.status == 200 and self.s.row("warm") and self.s.idle(), "the service works", warm.text)
+        self.gauges, self.fds = self.look(), self.descriptors()
+
+    def look(self):
+        m = self.s.metrics()
+        names = ["requests_running", "requests_waiting", "requests_parked", "streams", "streams_held"]
+        names += [f'slots{{state="{x}"}}' for x in ("free", "open", "busy", "ended")]
+        names += [f'kv_blocks{{state="{x}"}}' for x in ("free", "used")]
+        return {n: m.get(n) for n in names}
+
+    def descriptors(self):
+        """How many each process has; segments of the spool, and files of the database, come and go."""
+        def count(pid):
+            n = 0
+            with contextlib.suppress(OSError):
+                for fd in os.listdir(f"/proc/{pid}/fd"):
+                    n += self.s.ledger not in os.readlink(f"/proc/{pid}/fd/{fd}")
+            return n
+        return {role: max((count(p) for p in pids), default=0)
+                for role, pids in self.s.processes().items()}
+
+    def stop_of(self, kind):
+        return self.stops.get(kind.name)
+
+    def start(self, kind, shape, name):
+        self.n += 1
+        return Reader(self.s, kind, shape, f"{name}-{self.n}", self.stop_of(kind))
+
+    def abandon(self):
+        """After a cell that broke somebody may stand for ever."""
+        os.killpg(self.s.pid, signal.SIGKILL)
+        self.s.child.wait()
+        _servers.remove(self.s)
+
+    def unrest(self):
+        """What is not as it was before the first request: processes, health, gauges, descriptors,
+        zombies."""
+        s = self.s
+        now, was = self.look(), self.gauges
+        fds = self.descriptors()
+        out = [f"{k} {now[k]}, not {was[k]}" for k in was if now[k] != was[k]]
+        out += [f"descriptors of {r}: {fds[r]}, not {n}" for r, n in self.fds.items() if fds[r] > n]
+        out += [f"zombie: {title(p)}" for p in children(s.pid) if parent_and_state(p)[1] == "Z"]
+        there = {r: len(p) for r, p in s.processes().items()}
+        if there != {"engine": 1, "ledger": 1, "frontend": FRONTENDS}:
+            out.append(f"processes: {there}")
+        if s.get("/health").status != 200:
+            out.append("not ready")
+        return out
+
+    def at_rest(self):
+        """[] once all is as it was; else what is not."""
+        last = [None]
+
+        def rest():
+            last[0] = self.unrest()
+            return not last[0]
+        until(rest, pause=0.1)
+        return last[0]
+
+
+def block(bench, n):
+    """Requests that take every place in the batch until they are let go."""
+    s, out = bench.s, []
+    for _ in range(n):
+        bench.n += 1
+        st = s.stream(COMP, force(97, prompt="x", max_tokens=8000, stream=True, ignore_eos=True),
+                      headers=[f"X-Request-Id: block-{bench.n}"])
+        out.append(st.read(1))
+    return out
+
+
+def owners(s):
+    """{port of a client: the frontend that has it}"""
+    out = {}
+    for pid in s.processes()["frontend"]:
+        with contextlib.suppress(OSError):
+            out.update({port: pid for port in clients_of(pid, s.port)})
+    return out
+
+
+def stand(cell, bench):
+    """The target is sent and is where the phase says: it, and the process that stands there."""
+    f, phase, seed = bench.s.faults, cell.phase, cell.kind.seed
+    if phase.how == "gated":
+        f.arm("ledger.spool.before", "stop")
+    if not phase.hold:
+        return None, None
+    f.arm(phase.hold, "stop", skip=phase.skip, match=seed)
+    if phase.how in AWAY:
+        f.arm("frontend.held", "count", match=seed)
+    target = bench.start(cell.kind, phase.shape, "target")
+    stands = f.wait_stopped(phase.hold)
+    if not stands:
+        raise RuntimeError(f"the target did not come to its phase: {target.odd} {target.answer.said()}")
+    target.home = owners(bench.s).get(target.port)
+    if phase.how in AWAY:
+        target.leave.set()
+        if not until(lambda: f.hits("frontend.held") == 1):
+            raise RuntimeError(f"the stream is not held: {target.odd} {target.answer.said()}")
+    return target, stands
+
+
+AWAY = ("away", "returns", "elsewhere")
+
+
+def set_off(cell, bench, target, stands, dead):
+    """What leads to the point; who is killed for it goes into `dead`."""
+    s, f, how = bench.s, bench.s.faults, cell.phase.how
+    if not target:
+        return bench.start(cell.kind, cell.phase.shape, "target")
+    if how == "orphan":
+        dead.append(target.home)
+        os.kill(target.home, signal.SIGKILL)
+    elif how == "crash":
+        dead.append(stands)
+        os.kill(stands, signal.SIGKILL)
+    elif how == "leaves":
+        target.leave.set()
+    elif how == "elsewhere":
+        target.at = next(p for p in s.processes()["frontend"] if p != target.home)
+    f.go_on(stands)
+    if how in ("returns", "elsewhere"):
+        target.back.set()
+    return target
+
+
+def happen(cell, bench, readers, blockers):
+    """The fault: armed, reached, and for a stop: looked at and let go.  The target, and who died."""
+    s, f, dead = bench.s, bench.s.faults, []
+    target, stands = stand(cell, bench)
+    before = owners(s)
+    f.arm(cell.point, cell.action, match=cell.kind.seed if cell.point in bench.values else None)
+    target = set_off(cell, bench, target, stands, dead)
+    if not f.wait_fired(cell.point):
+        raise RuntimeError(f"the point was not reached: {target.odd} {target.answer.said()}")
+    pid = f.pid(cell.point)
+    if cell.action == "stop":
+        check(f.wait_stopped(cell.point), f"{cell.name}: the process stands")
+        check(s.get("/livez").status == 200, f"{cell.name}: others go on meanwhile")
+        f.go_on(pid)
+    else:
+        dead.append(pid)
+    if cell.phase.how == "gated":
+        f.go_on(f.wait_stopped("ledger.spool.before"))
+    target.back.set()
+    for st in blockers:
+        st.close()
+    hit = [r for r in readers + [target] if before.get(r.port) in dead]
+    if cell.role == "frontend" and pid in dead and target.port not in before:
+        hit.append(target)
+    return target, dead, hit
+
+
+def where_differs(got, want):
+    a, b = repr(got), repr(want)
+    at = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    return f"at {at}: got {a[max(0, at - 30):at + 60]}, want {b[max(0, at - 30):at + 60]}"
+
+
+def judge(cell, bench, r, may_be_lost, ledger):
+    """What one client has, and its row."""
+    rows = [x for x in ledger if x["request_id"] == r.rid]
+    if cell.phase.how == "leaves" and r.rid.startswith("target") and r.kind in LOST:
+        check(len(rows) == 1 and rows[0]["status"] == "cancelled" and
+              rows[0]["reason"] in ("client_disconnected", "frontend_lost"),
+              f"{cell.name}: who left has one row that says so", rows)
+        return
+    want = bench.truth[r.kind.name, r.shape]
+    a = r.answer
+    what = f"{cell.name}: {r.kind}{' (target)' if r.rid.startswith('target') else ''}"
+    check(r.odd is None, f"{what}: read to its end", r.odd)
+    lost = may_be_lost and not a.whole and r.kind.resume is None
+    if lost:
+        unsent = cell.point in ("frontend.admit.claimed", "frontend.admit.written")
+        known = not (unsent and r.rid.startswith("target"))
+        check(len(rows) == known, f"{what}: cut, one row if it was submitted", rows)
+        for i, text in a.text.items():
+            check(want.said["text"][i].startswith(text), f"{what}: what came is a beginning", text)
+        check(all(x["reason"] == "frontend_lost" or x["status"] == want.row["status"] for x in rows),
+              f"{what}: the row says why", rows)
+        return
+    said = a.said()
+    check(said == want.said, f"{what}: text, end and usage as undisturbed",
+          *(where_differs(said[k], v) for k, v in want.said.items() if said[k] != v))
+    check(a.whole, f"{what}: whole", a.said(), r.cut)
+    check(a.numbers == sorted(set(a.numbers)) and a.numbers[-1:] == want.numbers[-1:],
+          f"{what}: event numbers", a.numbers, want.numbers)
+    seen = [{k: x[k] for k in want.row} for x in rows]
+    equal(seen, [want.row], f"{what}: one row, with the same counts")
+
+
+def restarts(s):
+    m = s.metrics()
+    return sum(m[f'process_restarts_total{{role="{r}"}}'] for r in ("engine", "frontend", "ledger"))
+
+
+def run_cell(cell, bench):
+    s = bench.s
+    before = restarts(s)
+    blockers = block(bench, FLAGS["max_seqs"]) if cell.phase.how == "blocked" else []
+    others = [k for k in KINDS if k is not cell.kind]
+    whole = [bench.start(k, "plain", "other") for k in others if not k.frames]
+    n = sum(k.body.get("n", 1) for k in others if not k.frames) + len(blockers)
+    until(lambda: s.metric("requests_running") + s.metric("requests_waiting") >= n or
+          all(not r.thread.is_alive() for r in whole))
+    readers = whole + [bench.start(k, "plain", "other") for k in others if k.frames]
+    for r in readers:
+        if r.kind.frames:
+            r.headers.wait(WAIT)
+        r.back.set()
+    target, dead, hit = happen(cell, bench, readers, blockers)
+    for r in readers + [target]:
+        r.thread.join(WAIT)
+        check(not r.thread.is_alive(), f"{cell.name}: {r.kind} ends")
+    rest = bench.at_rest()
+    check(not rest, f"{cell.name}: at rest afterwards", rest, s.log()[-1500:])
+    s.faults.disarm()
+    ledger = s.rows()
+    for r in readers + [target]:
+        judge(cell, bench, r, r in hit, ledger)
+    m = s.metrics()
+    equal((m["streams_without_terminal_total"], m["ledger_unconfirmed_total"]), (0, 0),
+          f"{cell.name}: no live reader without its end")
+    equal(restarts(s) - before, len(dead), f"{cell.name}: who died was replaced")
+
+
+# ---- the undisturbed run ------------------------------------------------------------------------
+
+class Truth:
+    def __init__(self, said, row, numbers):
+        self.said, self.row, self.numbers = said, row, numbers
+
+
+COUNTED = ("status", "reason", "choices", "prompt_tokens", "completion_tokens")
+
+
+def middle(text):
+    """A stop string that is first found in the middle of the text."""
+    for at in range(len(text) // 3, len(text) - 3):
+        if text.find(text[at:at + 3]) == at:
+            return text[at:at + 3]
+    raise ValueError(f"nothing stands out in {text!r}")
+
+
+def undisturbed(flags):
+    """({(kind, shape): Truth}, {kind: stop string})"""
+    truth, stops = {}, {}
+    with Server(flags) as s:
+        for shape in SHAPES:
+            readers = [Reader(s, k, shape, f"{k.name}-{shape}".replace(" ", "-"), stops.get(k.name))
+                       for k in KINDS]
+            for r in readers:
+                r.back.set()
+                r.thread.join(WAIT)
+                check(r.answer.whole and not r.odd, f"undisturbed: {r.kind}, {shape}", r.odd,
+                      r.answer.said())
+                row = s.row(r.rid)
+                truth[r.kind.name, shape] = Truth(r.answer.said(), {k: row[k] for k in COUNTED},
+                                                  r.answer.numbers)
+                if shape == "plain":
+                    stops[r.kind.name] = middle(r.answer.text[0])
+    return truth, stops
+
+
+# ---- tests --------------------------------------------------------------------------------------
+
+def run_all(cells, flags, services):
+    truth, stops = undisturbed(flags)
+    todo = queue.Queue()
+    for c in cells:
+        todo.put(c)
+
+    def work():
+        bench = Bench(flags, truth, stops)
+        while True:
+            try:
+                cell = todo.get_nowait()
+            except queue.Empty:
+                break
+            begin = time.monotonic()
+            try:
+                run_cell(cell, bench)
+            except Exception:
+                check(False, f"{cell.name}: ran to its end", traceback.format_exc()[-1500:],
+                      bench.s.log()[-1500:])
+                bench.abandon()
+                bench = Bench(flags, truth, stops)
+            if os.environ.get("TOKENRING_TEST_TELL"):
+                print(f"    {cell.name} {time.monotonic() - begin:.1f} s", flush=True)
+        bench.s.stop()
+
+    for r in together([work] * services, 6000):
+        check(r is None, "the cells were run", r)
+
+
+@test
+def matrix_on_sim():
+    word = os.environ.get("CELL", "")
+    run_all([c for c in matrix() if word in c.name], FLAGS, SERVICES)
+
+
+main()
