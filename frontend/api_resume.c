@@ -174,7 +174,7 @@ static void give(struct tr_stream *s, const struct tr_reader *r, bool head_only)
 
 void tr_api_resume(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
 {
-    bool head_only = rq->http->method == TR_HTTP_HEAD_METHOD, no_memory = false;
+    bool head_only = rq->http->method == TR_HTTP_HEAD_METHOD;
     struct tr_reader r = {.conn = c};
     struct tr_fe *fe = ctx;
     struct tr_stream_id id;
@@ -198,8 +198,9 @@ void tr_api_resume(struct tr_conn *c, const struct tr_http_request *rq, void *ct
         return;
     }
     if (!s && e == TR_OK) {
-        s = tr_hold_ask(fe, id, &no_memory);
-        e = no_memory ? TR_ERR_INTERNAL : TR_ERR_STREAM_OVER;
+        s = tr_hold_ask(fe, id);
+        if (!s && !find(fe, id, key, &e) && e == TR_OK)
+            e = TR_ERR_INTERNAL; /* it is there: there is no memory, or it makes no sense */
     }
     if (s)
         give(s, &r, head_only);

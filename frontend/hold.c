@@ -145,12 +145,11 @@ static void ask_engine(struct tr_stream *s)
     TR_FAULT_FOR(FRONTEND_ADOPT_ASKED, s->ask->params.seed);
 }
 
-struct tr_stream *tr_hold_ask(struct tr_fe *fe, struct tr_stream_id id, bool *no_memory)
+struct tr_stream *tr_hold_ask(struct tr_fe *fe, struct tr_stream_id id)
 {
     struct tr_ask *ask = tr_ask_from_ring(fe, id.slot, id.gen);
     struct tr_stream *s = ask ? build(fe, ask, id) : NULL;
 
-    *no_memory = ask && !s;
     if (s)
         ask_engine(s);
     return s;
@@ -163,7 +162,9 @@ static void give_up(struct tr_stream *s)
     tr_stream_cancel(s, TR_ERR_INTERNAL);
 }
 
-void tr_hold_news(struct tr_fe *fe, uint32_t slot)
+/* `again`: what could not be read for the second time makes no sense; the first time there may have been
+ * no memory. */
+static void take_over(struct tr_fe *fe, uint32_t slot, bool again)
 {
     const struct tr_ring *r = tr_ring_at(fe->shm, slot);
     uint32_t gen;
@@ -173,7 +174,9 @@ void tr_hold_news(struct tr_fe *fe, uint32_t slot)
     struct tr_stream_id id = {.slot = slot, .gen = gen, .rand = r->stream_rand};
     struct tr_ask *ask = tr_ask_from_ring(fe, slot, gen);
     bool good = ask;
-    struct tr_stream *s = ask || (ask = hopeless(fe)) ? build(fe, ask, id) : NULL;
+    if (!ask && again)
+        ask = hopeless(fe);
+    struct tr_stream *s = ask ? build(fe, ask, id) : NULL;
     if (!s) {
         fe->hold_missed = true; /* the tick looks again */
         return;
@@ -185,6 +188,11 @@ void tr_hold_news(struct tr_fe *fe, uint32_t slot)
     ask_engine(s);
 }
 
+void tr_hold_news(struct tr_fe *fe, uint32_t slot)
+{
+    take_over(fe, slot, false);
+}
+
 void tr_holds_again(struct tr_fe *fe)
 {
     if (!fe->hold_missed)
@@ -192,7 +200,7 @@ void tr_holds_again(struct tr_fe *fe)
     fe->hold_missed = false;
     for (uint32_t slot = 0; slot < fe->shm->config.n_slots; slot++)
         if (!fe->by_slot[slot])
-            tr_hold_news(fe, slot);
+            take_over(fe, slot, true);
 }
 
 /* ---- looks ---- */

@@ -53,8 +53,8 @@ bool tr_hold_clock(struct tr_stream *s, uint64_t now_ns);
 void tr_hold_news(struct tr_fe *fe, uint32_t slot);
 
 /* A stream of another frontend: asks the engine for it.  It is held until then.  NULL: its ring does not
- * hold (any more) what could be taken over, or out of memory (*no_memory). */
-struct tr_stream *tr_hold_ask(struct tr_fe *fe, struct tr_stream_id id, bool *no_memory);
+ * hold (any more) what could be taken over, or out of memory. */
+struct tr_stream *tr_hold_ask(struct tr_fe *fe, struct tr_stream_id id);
 
 /* Each turn in which the control page says something new: a drain lets go what has ended. */
 void tr_holds_look(struct tr_fe *fe);

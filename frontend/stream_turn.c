@@ -85,8 +85,9 @@ static bool pump_one(struct tr_stream *s)
     }
     spread_failure(s);
     lifecycle(s);
-    /* Begin with another choice each time, so that a narrow connection is shared. */
-    uint32_t first = (uint32_t)(s->number % s->n); /* which rises with each event from here on */
+    /* Begin with another choice each time, so that a narrow connection is shared; the number rises with
+     * each event from here on. */
+    uint32_t first = s->n ? (uint32_t)(s->number % s->n) : 0;
     for (uint32_t k = 0; k < s->n; k++) {
         struct tr_choice *ch = &s->choice[(first + k) % s->n];
         moved |= tr_choice_frame(s, ch, ended);

@@ -73,6 +73,8 @@ static void start(void)
 {
     event_set_mem_functions(__wrap_malloc, __wrap_realloc, free);
     tr_rig_defaults(&rig);
+    rig.cfg.resume_window_ns = 60000000000ull;
+    rig.cfg.hold_slots = 8;
     tr_rig_start(&rig, 32, false);
     rig.engine.free_slots = true;
 }
@@ -285,4 +287,141 @@ Test(memory, metrics)
 {
     const struct scene s = {"GET", "/metrics", NULL, "tokenring_", 0, 0};
     everywhere(&s);
+}
+
+/* ---- streams without a reader ---- */
+
+static const struct scene held = {
+    "POST",
+    "/v1/streams",
+    "{\"model\":\"sim\",\"prompt\":\"x\",\"stop\":[\"zz\"],\"logprobs\":1,"
+    "\"on_disconnect\":\"hold\"}",
+    "\"finish_reason\":\"length\"}\n\n",
+    1,
+    0};
+
+/* A stream that said "ab" and whose reader has gone. */
+static uint32_t hold_one(void)
+{
+    rig.engine.n_order = 0;
+    cr_assert(open_client());
+    tr_rig_send(&client, held.method, held.path, NULL, held.body);
+    turn(&held);
+    uint32_t slot = tr_sengine_slot(&rig.engine, 0);
+    cr_assert(slot != UINT32_MAX);
+    tr_sengine_text(&rig.engine, slot, "ab");
+    turn(&held);
+    setsockopt(client.fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1},
+               sizeof(struct linger));
+    close(client.fd);
+    tr_rig_run(&rig);
+    cr_assert_eq(rig.fe.n_held, 1u);
+    return slot;
+}
+
+/* Or the stream has ended with an error that its reader was told. */
+static bool told(void)
+{
+    for (int i = 0; i < 20000 && !sound(&held); i++) {
+        if (ends_with(client.buf, "\r\n0\r\n\r\n") &&
+            ends_with(tr_rig_body(&client), "\"retryable\":false}\n\n"))
+            return true;
+        turn(&held);
+        usleep(500);
+    }
+    return sound(&held);
+}
+
+/* Whatever became of it: it can be ended, and nothing is left. */
+static bool let_go(void)
+{
+    struct tr_stream *s = TAILQ_FIRST(&rig.fe.held);
+    if (s)
+        tr_stream_cancel_for_good(s);
+    return quiet();
+}
+
+static void come_back(uint32_t slot, long from, long upto)
+{
+    const struct tr_ring *r = tr_ring_at(&rig.shm, slot);
+    char path[128], id[TR_STREAM_ID_BYTES];
+
+    tr_stream_id_format((struct tr_stream_id){.slot = slot, .gen = r->gen, .rand = r->stream_rand},
+                        id);
+    snprintf(path, sizeof(path), "/v1/streams/%s?after=1", id);
+    cr_assert(open_client());
+    tr_rig_send(&client, "GET", path, NULL, NULL);
+    arm(from, upto);
+    turn(&held);
+    tr_sengine_text(&rig.engine, slot, "c");
+    turn(&held);
+    tr_sengine_end(&rig.engine, slot, TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    turn(&held);
+    atomic_store(&armed, false);
+}
+
+static void resume_one(bool elsewhere, long from, long upto)
+{
+    uint32_t slot = hold_one();
+    if (elsewhere) {
+        tr_sengine_give(&rig.engine, slot,
+                        (struct tr_owner){.area = 1, .epoch = 1, .confirmed = true});
+        tr_rig_run(&rig);
+        cr_assert_eq(rig.fe.n_streams, 0u);
+    }
+    come_back(slot, from, upto);
+    cr_expect(told(), "allocations %ld to %ld: eof %d, %s", from, upto, client.eof, client.buf);
+    close(client.fd);
+    if (elsewhere && !rig.fe.n_streams) /* it was never asked for */
+        tr_sengine_give(&rig.engine, slot, (struct tr_owner){.area = 0, .epoch = 1});
+    tr_rig_run(&rig);
+    cr_assert(let_go(), "allocations %ld to %ld: %u streams are left", from, upto,
+              rig.fe.n_streams);
+}
+
+static void resume_everywhere(bool elsewhere)
+{
+    enum { NEVER = 1 << 30 };
+    resume_one(elsewhere, NEVER, NEVER);
+    resume_one(elsewhere, NEVER, NEVER);
+    cr_assert(strstr(client.buf, " 200 OK"), "undisturbed: %s", client.buf);
+    long n = atomic_load(&seen);
+    cr_assert(n > 0, "allocations are seen");
+    for (long i = 0; i < n; i++) {
+        resume_one(elsewhere, i, i + 1);
+        resume_one(elsewhere, i, NEVER);
+    }
+    resume_one(elsewhere, NEVER, NEVER);
+    cr_expect(strstr(client.buf, " 200 OK"), "afterwards: %s", client.buf);
+}
+
+Test(memory, a_reader_comes_back)
+{
+    resume_everywhere(false);
+}
+
+Test(memory, a_reader_comes_back_to_another_frontend)
+{
+    resume_everywhere(true);
+}
+
+/* Whoever is given a stream finds memory for it in the end. */
+Test(memory, a_stream_is_given)
+{
+    for (long i = 0; i < 12; i++) {
+        uint32_t slot = hold_one();
+        tr_sengine_give(&rig.engine, slot,
+                        (struct tr_owner){.area = 1, .epoch = 1, .confirmed = true});
+        tr_rig_run(&rig);
+        arm(i, i % 2 ? i + 1 : 1 << 30);
+        tr_sengine_give(&rig.engine, slot, (struct tr_owner){.area = 0, .epoch = 1});
+        tr_rig_run(&rig);
+        atomic_store(&armed, false);
+        for (int k = 0; k < 10000 && !rig.fe.n_held; k++) {
+            tr_rig_run(&rig);
+            usleep(1000);
+        }
+        cr_expect(rig.fe.n_held, "failed from %ld on", i);
+        cr_assert(let_go());
+    }
 }
