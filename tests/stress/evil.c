@@ -319,6 +319,18 @@ static void foreign_cancel(void)
         push(&m, 1);
 }
 
+/* Also with the right bits: the good one's streams are not resumable.  Its own are, and so are those that the
+ * last of its kind left, while the good one takes and ends them. */
+static void adoption(void)
+{
+    uint32_t slot = any_slot();
+    struct tr_msg m = {.kind = below(2) ? TR_MSG_ADOPT : TR_MSG_CONFIRM,
+                       .slot = below(8) ? slot : (uint32_t)edge(s->config.n_slots),
+                       .gen = gen_of(slot) + (below(4) ? 0 : below(3) - 1),
+                       .stream_rand = below(4) ? tr_ring_at(s, slot)->stream_rand : edge(1)};
+    push(&m, 1);
+}
+
 static void replay(void)
 {
     if (n_old)
@@ -472,6 +484,7 @@ static const struct act {
     {submit_group, EVIL_CRAFT, 8},
     {foreign_submission, EVIL_CRAFT, 4},
     {foreign_cancel, EVIL_CRAFT, 4},
+    {adoption, EVIL_CRAFT, 4},
     {replay, EVIL_CRAFT, 4},
     {strange_message, EVIL_CRAFT, 2},
     {commands, EVIL_CRAFT, 6},
