@@ -500,6 +500,20 @@ def engine_dies():
         no_slot(s, "engine dies")
 
 
+def engine_crashes():
+    """The request itself kills the engine, again and again, while nobody reads: who comes is told."""
+    with Server(SLOW, frontends=2, faults=True) as s:
+        a = Reader(s, body(777, 5000)).read(10)
+        a.conn.reset()
+        check(held(s), "held")
+        s.faults.arm("engine.pass.sequence", "segv", left=ALWAYS, match=777)
+        check(until(lambda: s.metric('streams_ended_total{reason="engine_crashed"}') == 1), "found")
+        r = resumed(s, a).rest()
+        equal(r.end() and (r.end()["type"], r.end()["code"]), ("error", "engine_crashed"), "told")
+        n = numbers(a, r)
+        check(all(x < y for x, y in zip(n, n[1:])), "numbers ascend", n)
+
+
 # ---- the rest ----------------------------------------------------------------------------------------
 
 def comments_and_descriptors():
@@ -560,7 +574,8 @@ def endings():
 
 @test
 def deaths():
-    side_by_side(frontends_die, nobody_comes_after_a_death, frontends_are_replaced, engine_dies)
+    side_by_side(frontends_die, nobody_comes_after_a_death, frontends_are_replaced, engine_dies,
+                 engine_crashes)
 
 
 main()
