@@ -93,6 +93,7 @@ static int feed_once(struct tr_feed *f)
         TR_FAULT(LEDGER_SINK_COMMITTED);
         tr_spool_done(f->spool, upto);
         TR_FAULT(LEDGER_SINK_DONE);
+        tr_stat_add(f->stat, TR_STAT_LEDGER_STORED, (uint64_t)n);
     }
     worked(f);
     return n;

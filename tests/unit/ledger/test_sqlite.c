@@ -269,7 +269,7 @@ Test(sqlite, what_was_committed_is_there_after_a_crash)
     apply_one(bill(1));
     pid_t pid = fork();
     if (!pid) { /* as if by kill -9: the log is left beside the file */
-        char command[256];
+        char command[512];
         snprintf(command, sizeof(command), "cp '%s' '%s2'; cp '%s-wal' '%s2-wal'", path, path, path,
                  path);
         _exit(system(command) != 0);
