@@ -6,6 +6,7 @@
 #include "shm/bill.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -553,10 +554,10 @@ static void submit_all(void)
     }
 }
 
-static void check_as(const struct tr_lives_req *want, const char *where, uint64_t skip)
+static void check_as(const struct tr_lives_req *as, const char *where, uint64_t skip)
 {
     for (uint32_t i = 0; i < CHOICES; i++) {
-        const struct tr_lives_req *q = &lives.req[i], *w = &want[i];
+        const struct tr_lives_req *q = &lives.req[i], *w = &as[i];
         cr_assert(q->state == w->state && q->finish == w->finish && q->err == w->err &&
                       q->finish_index == w->finish_index,
                   "%s +%lu, request %u: ended %u %u %u at %lu, not %u %u %u at %lu", where, skip, i,
@@ -578,11 +579,11 @@ static uint64_t completion_of_all(void)
     return n;
 }
 
-Test(recover, killed_anywhere_nothing_is_another, .timeout = 100)
+static struct tr_lives_req want[CHOICES];
+static uint64_t requests, tokens; /* before those that are at work */
+
+static void open_lives(void)
 {
-    static const uint64_t skips[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 17, 23, 40};
-    static struct tr_lives_req want[CHOICES];
-    uint64_t fired = 0, requests = 0, tokens = 0;
     tr_engine_rig_close(&r);
     struct tr_engine_rig_config c = {
         .shm =
@@ -594,28 +595,61 @@ Test(recover, killed_anywhere_nothing_is_another, .timeout = 100)
     submit_all();
     cr_assert_eq(tr_lives_all(&lives, 0), 0);
     memcpy(want, lives.req, sizeof(want));
-    for (uint32_t p = 0; p < TR_FAULT_POINTS; p++) {
-        for (uint32_t k = 0; k < sizeof(skips) / sizeof(skips[0]); k++) {
-            if (strncmp(points[p], "engine.", 7) != 0)
-                continue;
-            requests += CHOICES - 1;
-            tokens += completion_of_all();
-            tr_lives_clear(&lives);
-            submit_all();
-            tr_lives_arm(p, TR_FAULT_KILL, 1, skips[k]);
-            cr_assert_leq(tr_lives_all(&lives, 1), 1);
-            fired += tr_lives_fired(p);
-            tr_lives_disarm(p);
-            check_as(want, points[p], skips[k]);
-            cr_assert_eq(tr_rig_bills(&r), requests + CHOICES - 1, "%s +%lu: one record for each",
-                         points[p], skips[k]);
-            cr_assert_eq(tr_rig_stat(&r, TR_STAT_TOK_COMPLETION), tokens + completion_of_all(),
-                         "%s +%lu: counted once", points[p], skips[k]);
-            cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_OPEN), 16, "%s +%lu", points[p], skips[k]);
-            cr_assert_eq(tr_rig_stat(&r, TR_STAT_KV_USED), 0);
+}
+
+/* The same requests once more; the first engine dies in the middle of it if `twice`. */
+static void begin_again(bool twice)
+{
+    requests += CHOICES - 1;
+    tokens += completion_of_all();
+    tr_lives_clear(&lives);
+    submit_all();
+    if (!twice)
+        return;
+    tr_lives_arm(TR_FAULT_ENGINE_STEP_PUSHED, TR_FAULT_KILL, 1, 30);
+    cr_assert_eq(tr_lives_next(&lives), SIGKILL);
+    tr_lives_disarm(TR_FAULT_ENGINE_STEP_PUSHED);
+}
+
+/* Killed at a point, and then left alone.  Whether it got there. */
+static uint64_t die_at(uint32_t p, uint64_t skip)
+{
+    tr_lives_arm(p, TR_FAULT_KILL, 1, skip);
+    cr_assert_leq(tr_lives_all(&lives, 1), 1);
+    uint64_t fired = tr_lives_fired(p);
+    tr_lives_disarm(p);
+    check_as(want, points[p], skip);
+    cr_assert_eq(tr_rig_bills(&r), requests + CHOICES - 1, "%s +%lu: one record for each",
+                 points[p], skip);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_TOK_COMPLETION), tokens + completion_of_all(),
+                 "%s +%lu: counted once", points[p], skip);
+    cr_assert_eq(tr_rig_claims(&r, TR_CLAIM_OPEN), 16, "%s +%lu", points[p], skip);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_KV_USED), 0);
+    return fired;
+}
+
+static void everywhere(bool twice, const uint64_t *skips, uint32_t n)
+{
+    uint64_t fired = 0;
+    open_lives();
+    for (uint32_t p = 0; p < TR_FAULT_POINTS; p++)
+        for (uint32_t k = 0; k < n && strncmp(points[p], "engine.", 7) == 0; k++) {
+            begin_again(twice);
+            fired += die_at(p, skips[k]);
         }
-    }
     cr_assert_gt(fired, 100, "%lu engines died", fired);
+}
+
+Test(recover, killed_anywhere_nothing_is_another, .timeout = 200)
+{
+    static const uint64_t skips[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 17, 23, 40};
+    everywhere(false, skips, sizeof(skips) / sizeof(skips[0]));
+}
+
+Test(recover, nor_if_the_next_one_is_killed_while_it_recovers_or_later, .timeout = 200)
+{
+    static const uint64_t skips[] = {0, 1, 3, 6, 15};
+    everywhere(true, skips, sizeof(skips) / sizeof(skips[0]));
 }
 
 #endif
