@@ -250,7 +250,7 @@ Test(hold, a_drain_lets_go_what_has_ended_and_lets_run_what_runs)
 
 Test(hold_own, the_window_ends_with_the_time_of_the_close)
 {
-    begin(SECOND / 20, 8, false);
+    begin(SECOND / 4, 8, false);
     uint64_t before = tr_now_ns();
     uint32_t slot = held_stream(HELD(""));
     uint64_t after = tr_now_ns();
