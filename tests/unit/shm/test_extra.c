@@ -74,7 +74,7 @@ Test(extra, no_view_is_told_apart_from_a_bad_one)
     view = (struct tr_view){.flags = TR_VIEW_FLAGS + 1};
     n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
     cr_assert_eq(tr_extra_view(buf, (size_t)n, 10, &out, &seen), -EINVAL);
-    view = (struct tr_view){.n_stop = 1}; /* an empty text stops nothing */
+    view = (struct tr_view){.n_stop = 1, .stop = {{"", 0}}}; /* an empty text stops nothing */
     n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
     cr_assert_eq(tr_extra_unpack(buf, (size_t)n, 10, &out), -EINVAL);
 }
