@@ -180,6 +180,7 @@ static void clients(struct tr_top_text *t, const struct tr_top_figures *f)
     line(t, false);
     add(t, "clients   connections %s", count(f->total[TR_STAT_CONNECTIONS]).s);
     add(t, "  streams %s", count(f->total[TR_STAT_STREAMS]).s);
+    add(t, "  held %s", count(f->total[TR_STAT_STREAMS_HELD]).s);
     add(t, "  requests %.1f/s", f->rate[TR_STAT_HTTP_REQUESTS]);
 }
 

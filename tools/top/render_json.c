@@ -227,6 +227,7 @@ void tr_top_render_json(FILE *to, const struct tr_top_figures *f, const struct t
     labelled(&o, f, "buffered_bytes", "buffered_bytes");
     whole(&o, "connections", f->total[TR_STAT_CONNECTIONS]);
     whole(&o, "streams", f->total[TR_STAT_STREAMS]);
+    whole(&o, "held", f->total[TR_STAT_STREAMS_HELD]);
     number(&o, "ledger_behind_s", (double)f->total[TR_STAT_LEDGER_LAG_US] * 1e-6);
     labelled(&o, f, "ended", "streams_ended_total");
     labelled(&o, f, "refused", "requests_refused_total");

@@ -70,7 +70,7 @@ Test(top_render, a_screen_of_80_by_24_tells_it_all)
     must_hold(top_line(t, "buffered"), "pending 6.0M");
     must_hold(top_line(t, "ended/s"), "length 1.0 (42)");
     must_hold(top_line(t, "refused/s"), "none");
-    must_hold(top_line(t, "clients"), "connections 12  streams 0  requests 7.0/s");
+    must_hold(top_line(t, "clients"), "connections 12  streams 0  held 0  requests 7.0/s");
     must_hold(top_line(t, "restarts"), "engine 0  ledger 0  frontends 3");
     must_hold(top_line(t, "first token"), "-");
     must_hold(top_line(t, "first token"), "300 ms");
