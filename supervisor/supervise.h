@@ -5,8 +5,9 @@
  * requests is told through the control page and decided by engine and frontends.
  *
  *   start   ledger, engine, frontends; a child that cannot start ends the service with its own sentence
- *   death   the control page says so at once, bells are rung, a replacement starts (with a growing
- *           delay when it dies young; many deaths in a minute end the service)
+ *   death   the control page says so at once, and how the engine died; bells are rung, a replacement
+ *           starts (with a growing delay when it dies young; an engine at once, since streams wait for it,
+ *           unless it died in vain: ten of those in a row end the service)
  *   replace SIGHUP: a new frontend starts, then an old one retires, one after the other; SIGTTIN and
  *           SIGTTOU: one more, one less
  *   drain   SIGTERM, SIGINT, SIGQUIT, a terminal that went away: grace (not ready) > closed (no new
