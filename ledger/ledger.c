@@ -7,6 +7,7 @@
 #include "ledger/feed.h"
 #include "ledger/settle.h"
 #include "ledger/spool.h"
+#include "ledger/sqlite_schema.h"
 #include "ledger/trail.h"
 #include "sandbox/sandbox.h"
 #include "shm/bell.h"
@@ -303,7 +304,10 @@ static void take_signals(struct ledger *l)
 
 static int open_both(struct ledger *l, const char *dir, struct tr_errbuf *err)
 {
-    int ret = tr_spool_open(&l->spool, dir, l->c->spool_max, err);
+    /* Looked at first, so that a wrong name leaves no folder beside somebody's file. */
+    int ret = tr_sink_is_server(l->c->address) ? 0 : tr_sqlite_is_ours(l->c->address, err);
+    if (!ret)
+        ret = tr_spool_open(&l->spool, dir, l->c->spool_max, err);
     if (!ret)
         ret = tr_feed_open(&l->feed, l->spool, l->c->address, l->stat, err);
     if (ret) {
