@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUEUE_FRONT = 64 };
+enum {
+    QUEUE_FRONT = 64,
+    ROUND_TURNS = 256 /* in which all that stand aside are looked at once more */
+};
 #define QUEUE_TELL_NS (250 * 1000000ull)
 
 /* ---- life ---- */
@@ -329,6 +332,18 @@ static void read_cursors(struct tr_sched *sc)
     }
 }
 
+/* A few of those that stand aside, each in its turn.  A frontend that forgot a bit, or lost it, would wait
+ * for ever otherwise, and its client with it: this is no promise, and costs next to nothing. */
+static void look_again(struct tr_sched *sc)
+{
+    uint32_t n = sc->s->config.n_slots;
+    for (uint32_t i = 0; i < n / ROUND_TURNS + 1; i++) {
+        sc->look_at = sc->look_at + 1 < n ? sc->look_at + 1 : 0;
+        if (sc->seq[sc->look_at].aside)
+            tr_sched_look_at_parked(sc, &sc->seq[sc->look_at]);
+    }
+}
+
 /* The service is cut off: who stands aside ends as well. */
 static void end_aside(struct tr_sched *sc)
 {
@@ -422,6 +437,7 @@ bool tr_sched_turn(struct tr_sched *sc)
     tr_admit_all(sc);
     read_commands(sc);
     read_cursors(sc);
+    look_again(sc);
     if (sc->cut)
         end_aside(sc);
     forget_gone(sc);

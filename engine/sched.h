@@ -4,12 +4,13 @@
  * Path: http > tokens > subq > [engine > step] > ring > detok > event > socket
  *
  * A turn, in this order, each part never waiting for anybody:
- *   control page    deaths of frontends (what they owned is cancelled, then acknowledged), drain
+ *   control page    deaths of frontends (what they owned is given to others or cancelled, then
+ *                   acknowledged, engine/handover.c), drain
  *   submissions     copied into rings and checked (engine/admit.c); a malformed one ends at once
  *   commands        cancel, finish, release: the last thing looked at before the plan, so that what
  *                   a frontend said before a forward pass starts is obeyed before it
  *   readers         cursors: who is behind, who has caught up; those who have been found far behind
- *                   are looked at only when they move (engine/aside.c)
+ *                   are looked at only when they move (engine/aside.c), and once in many turns
  *   slots           free those that are settled and released, keep the quota of open ones
  *   plan, step      engine/plan.h, engine/step.c
  *   settlement      records of requests whose choices have all ended (engine/settle.c)
@@ -21,7 +22,7 @@
  *
  * Full: no free slot is a matter of claims; no KV block parks, preempts or lets wait; no room in the
  * accounting queue keeps the slot; a full logprob ring or window parks that sequence alone.
- * Peer died: an area's requests end with frontend_lost; without a ledger slots wait for it. */
+ * Peer died: an area's requests change hands, or end with frontend_lost; without a ledger slots wait for it. */
 #ifndef TR_ENGINE_SCHED_H
 #define TR_ENGINE_SCHED_H
 

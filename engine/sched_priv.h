@@ -36,6 +36,7 @@ struct tr_sched {
     uint32_t *active; /* [n_slots] not ended and not aside, by order of admission */
     uint32_t n_active;
     uint32_t n_aside;       /* parked ones that no turn looks at, see aside.c */
+    uint32_t look_at;       /* slot that was looked at again last */
     uint32_t *aside_kv;     /* [n_slots] of those, the ones that hold blocks, oldest first */
     uint32_t *aside_blocks; /* [n_slots] how many each of them holds */
     uint32_t n_aside_kv;
@@ -130,7 +131,7 @@ void tr_sched_ring_bells(struct tr_sched *sc);
 
 /* ---- aside.c: parked sequences that wait for their reader ---- */
 /* Parked, and looked at since it asked for its cursors: no turn looks at it again before its dirty bit
- * is found.  The caller takes it out of `active`. */
+ * is found, or its number comes up.  The caller takes it out of `active`. */
 void tr_aside_put(struct tr_sched *sc, struct tr_seq *q);
 /* Not any more, whatever comes next. */
 void tr_aside_take(struct tr_sched *sc, struct tr_seq *q);

@@ -447,6 +447,18 @@ Test(handover, a_cursor_moved_before_the_engine_reads_the_adoption_is_seen)
     cr_assert_eq(tr_rig_published(&r, &q), 2 * WINDOW);
 }
 
+Test(handover, a_cursor_whose_bit_was_lost_is_seen_in_the_end)
+{
+    struct tr_rig_req q = submit(0);
+    tr_rig_run(&r, NULL, 0);
+    cr_assert_eq(tr_rig_state(&r, &q), TR_PARKED);
+    atomic_store(&tr_cursor_at(&r.s, 0, q.slot)->scanned, WINDOW);
+    atomic_store(&tr_cursor_at(&r.s, 0, q.slot)->sent, WINDOW);
+    tr_rig_turn(&r);
+    turn_n(256 + WINDOW);
+    cr_assert_eq(tr_rig_published(&r, &q), 2 * WINDOW);
+}
+
 Test(handover, an_adoption_of_nothing_that_fits_is_refused)
 {
     struct tr_rig_ask plain = tr_rig_ask();
