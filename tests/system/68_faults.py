@@ -140,6 +140,7 @@ SHAPES = {
     "plain": {"prompt": "The sea ", "max_tokens": 60},
     "long prompt": {"prompt": "The sea and the wind. " * 20, "max_tokens": 20},
     "stop string": {"prompt": "The sea ", "max_tokens": 60, "stops": True},
+    "endless": {"prompt": "The sea ", "max_tokens": 4000},
 }
 
 
@@ -147,8 +148,9 @@ class Reader:
     """One request of a cell, read in a thread of its own.  It leaves when told to (`leave`); a stream
     that can be resumed it then, or when it was cut, takes up again once it may (`back`)."""
 
-    def __init__(self, s, kind, shape, rid, stop=None):
+    def __init__(self, s, kind, shape, rid, stop=None, comes_back=True):
         self.s, self.kind, self.shape, self.rid = s, kind, shape, rid
+        self.comes_back = comes_back and kind.resume is not None
         self.answer, self.id, self.cut, self.resumed, self.odd = Answer(), None, False, 0, None
         self.headers, self.leave = threading.Event(), threading.Event()
         self.left, self.back = threading.Event(), threading.Event()
@@ -163,10 +165,10 @@ class Reader:
     def _run(self):
         try:
             self._try(self._begin)
-            while self.kind.resume is not None and self.id and not self.answer.whole:
+            while self.comes_back and self.id and not self.answer.whole:
                 self.back.wait(WAIT)
                 self._try(self._resume)
-            if self.kind.resume is not None and self.id:
+            if self.comes_back and self.id:
                 until(self._let_go)
         except Exception as e:  # told by the cell, with all else that it saw
             self.odd = repr(e)
@@ -608,7 +610,7 @@ def undisturbed(flags):
     """({(kind, shape): Truth}, {kind: stop string})"""
     truth, stops = {}, {}
     with Server(flags) as s:
-        for shape in SHAPES:
+        for shape in ("plain", *sorted({p.shape for p in PHASES.values()} - {"plain"})):
             readers = [Reader(s, k, shape, f"{k.name}-{shape}".replace(" ", "-"), stops.get(k.name))
                        for k in KINDS]
             for r in readers:
@@ -659,6 +661,51 @@ def run_all(cells, flags, services):
 def matrix_on_sim():
     word = os.environ.get("CELL", "")
     run_all([c for c in matrix() if word in c.name], FLAGS, SERVICES)
+
+
+@test
+def sample_on_the_real_model():
+    """Tier 2: a cell of each kind of point."""
+    if LONG and not os.environ.get("CELL"):
+        flags = {k: v for k, v in FLAGS.items() if not k.startswith("sim")}
+        run_all(matrix()[::len(matrix()) // 40], dict(flags, **REAL), 1)
+
+
+@test
+def supervisor_dies():
+    """Whatever it was about to do: nobody is left, and each request has its one row, also for a service
+    that goes on with the same ledger."""
+    def one(point):
+        s = Server(FLAGS, faults=True)
+        kids = children(s.pid)
+        early = s.post(COMP, completion("x", max_tokens=3), headers=["X-Request-Id: early"])
+        s.faults.arm("engine.admit.head", "stop", skip=len(KINDS) - 1)
+        readers = [Reader(s, k, "endless", f"r-{i}", comes_back=False) for i, k in enumerate(KINDS)]
+        engine = s.faults.wait_stopped("engine.admit.head")
+        check(engine, f"{point}: all are admitted")
+        s.faults.arm(point, "kill")
+        os.kill(engine, signal.SIGKILL)
+        check(s.wait_exit() == -signal.SIGKILL, f"{point}: it was reached", s.log()[-800:])
+        _servers.remove(s)
+        check(until(lambda: not any(living(p) for p in kids + [engine])), f"{point}: nobody is left")
+        for r in readers:
+            r.thread.join(WAIT)
+            check(r.cut and not r.answer.whole, f"{point}: {r.kind} is cut", r.odd, r.answer.said())
+        rows = ledger_rows(s.ledger)
+        equal(sorted(x["request_id"] for x in rows), sorted(["early"] + [r.rid for r in readers]),
+              f"{point}: one row for each")
+        check(early.status == 200 and all(x["status"] == ("incomplete" if x["request_id"] == "early" else
+                                                          "error") for x in rows),
+              f"{point}: what became of them", [(x["request_id"], x["status"]) for x in rows])
+        with Server(FLAGS, ledger=s.ledger) as again:
+            again.post(COMP, completion("x", max_tokens=3), headers=["X-Request-Id: late"])
+            check(again.row("late") and len(again.rows()) == len(rows) + 1,
+                  f"{point}: the next service adds to them", again.rows())
+        subprocess.run(["rm", "-rf", s.dir], check=False)
+
+    if not os.environ.get("CELL"):  # one cell was asked for
+        for r in together([lambda p=p: one(p) for p in Faults.names() if p.startswith("supervisor.")]):
+            check(r is None, "the cell ran to its end", r)
 
 
 main()
