@@ -369,6 +369,16 @@ static bool ring_matches(const struct tr_fe *fe, struct tr_stream_id id, const c
     return match && atomic_load_explicit(&r->gen, memory_order_relaxed) == id.gen;
 }
 
+/* Submitted at another frontend, and the engine has not come to it, maybe because there is none now:
+ * soon. */
+static bool is_to_come(const struct tr_fe *fe, struct tr_stream_id id)
+{
+    struct tr_claim claim = tr_claim_get(fe->shm, id.slot);
+    uint32_t gen = atomic_load_explicit(&tr_ring_at(fe->shm, id.slot)->gen, memory_order_relaxed);
+
+    return gen == id.gen && claim.gen == gen && claim.state == TR_CLAIM_CLAIMED;
+}
+
 void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
@@ -386,8 +396,12 @@ void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, v
             goto unknown;
         tr_stream_cancel_for_good(own);
     } else {
-        if (!ring_matches(fe, id, key, &state, &flags))
-            goto unknown;
+        if (!ring_matches(fe, id, key, &state, &flags)) {
+            if (!is_to_come(fe, id))
+                goto unknown;
+            tr_conn_error(c, TR_ERR_ENGINE_DOWN, "The stream is not admitted yet.", NULL);
+            return;
+        }
         struct tr_msg m = {
             .kind = TR_MSG_CANCEL, .slot = id.slot, .gen = id.gen, .stream_rand = id.rand};
         /* One that has ended may be kept for a reader: whoever has it lets it go. */

@@ -710,6 +710,22 @@ Test(stream, engine_down_and_draining_refuse_and_health_tells)
     tr_rig_close(c, false);
 }
 
+/* Of another frontend's, which the engine has not admitted: it is there, and cannot be cancelled yet. */
+Test(stream, a_stream_that_is_to_come_is_not_unknown)
+{
+    char name[TR_STREAM_ID_BYTES], path[100];
+    const char *answer;
+    uint32_t slot, gen;
+
+    cr_assert(tr_claim_take(&rig.shm, 1, &slot, &gen) == 0);
+    tr_stream_id_format((struct tr_stream_id){.slot = slot, .gen = gen, .rand = 4711}, name);
+    snprintf(path, sizeof(path), "/v1/streams/%s", name);
+    cr_expect(tr_rig_ask(&rig, "DELETE", path, NULL, &answer) == 503, "%s", answer);
+    cr_expect(strstr(answer, "engine_unavailable"), "%s", answer);
+    tr_claim_give(&rig.shm, slot, gen);
+    cr_expect(tr_rig_ask(&rig, "DELETE", path, NULL, &answer) == 404, "%s", answer);
+}
+
 /* The events of one choice move the place at which the next turn begins, not that of this one. */
 Test(stream, each_choice_is_looked_at_in_each_turn)
 {
