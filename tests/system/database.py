@@ -4,7 +4,10 @@
 It lies in a folder of its own, listens on a UNIX socket there and on a free port of 127.0.0.1, has the
 users `owner` (superuser, local only, no password) and `tokenring` (password PASSWORD), and the database
 `ledger`.  Nothing of the machine's own PostgreSQL is touched.  The server refuses to run as root: it
-then runs as another user."""
+then runs as another user.
+
+As a program, `database.py FOLDER`: one for measurements, which syncs, with its data in FOLDER; it prints its
+address and lives until its standard input ends."""
 import glob
 import os
 import pwd
@@ -13,6 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 
 from lib import check, until, living, WAIT
@@ -195,3 +199,9 @@ class Postgres:
     def local_url(self, password=QUOTED):
         folder = self.socket.replace("/", "%2F")
         return f"postgresql://tokenring:{password}@/ledger?host={folder}&port={self.port}"
+
+
+if __name__ == "__main__":
+    with Postgres(durable=True, place=os.path.abspath(sys.argv[1])) as pg:
+        print(pg.local_url(), flush=True)
+        sys.stdin.read()
