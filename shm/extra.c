@@ -169,11 +169,9 @@ static bool get_text(struct in *in, struct tr_str *out)
     uint64_t t, n;
     if (!get_be(in, 1, &t))
         return false;
-    if ((t & 0xe0) == 0xa0)
-        n = t & 0x1f;
-    else if (t != 0xd9 && t != 0xda)
-        return false;
-    else if (!get_be(in, t == 0xd9 ? 1 : 2, &n))
+    bool is_short = (t & 0xe0) == 0xa0;
+    n = t & 0x1f;
+    if (!is_short && (t < 0xd9 || t > 0xda || !get_be(in, (unsigned)(t - 0xd8), &n)))
         return false;
     if (n == 0 || n > TR_VIEW_STOP_BYTES || n > (size_t)(in->end - in->p))
         return false;
