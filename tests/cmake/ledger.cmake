@@ -7,6 +7,7 @@ tr_unit_test(ledger pg_sql PkgConfig::LIBPQ)
 tr_unit_test(ledger sqlite PkgConfig::SQLITE)
 tr_unit_test(ledger settle shmrig)
 tr_unit_test(ledger ledger shmrig PkgConfig::SQLITE)
+tr_program_test(stress spool ${CMAKE_SOURCE_DIR}/tests/stress/spool.c ledger)
 tr_fuzz(shm_ledger ledger shmrig)
 tr_fuzz(spool ledger)
 # Not a test: what tools/bench/ledger runs.
