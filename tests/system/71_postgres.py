@@ -261,6 +261,16 @@ def not_yet_reachable():
                 check(until(there), f"{what}: rows come when it is mended", s.log()[-300:])
 
 
+def mute_server():
+    """Something that takes connections and says nothing: the service starts, serves and ends."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        with service(f"postgresql://me:secret@127.0.0.1:{mute.getsockname()[1]}/db") as s:
+            check(ask(s, "mute"), "streams are served")
+            check(until(lambda: "does not answer" in s.log()) and "secret" not in s.log(), "the log says so", s.log()[-300:])
+            s.child.send_signal(signal.SIGTERM)
+            equal(s.wait_exit(), 0, "it ends well")
+
+
 @test
 def refused():
     """What will never go well ends the start, in one sentence that has no password in it."""
@@ -293,8 +303,8 @@ def refused():
 
 @test
 def what_mostly_waits():
-    """Three that wait for time limits, beside each other."""
-    jobs = [slow_server, full_spool, not_yet_reachable]
+    """Those that wait for time limits, beside each other."""
+    jobs = [slow_server, full_spool, not_yet_reachable, mute_server]
     for job, result in zip(jobs, together(jobs)):
         check(result is None, f"{job.__name__} ran to its end", repr(result))
 
