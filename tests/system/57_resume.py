@@ -444,7 +444,8 @@ def resumed(server, reader, sid=None):
     """A reader that goes on, as a client would: again while there is no answer or a 503."""
     def ask():
         with contextlib.suppress(OSError, EOFError):
-            r = Reader(server, sid=sid or reader.id, query=f"?after={reader.number()}")
+            after = f"?after={reader.number()}" if reader.numbered() else ""
+            r = Reader(server, sid=sid or reader.id, query=after)
             return r if r.status != 503 else None
     r = until(ask)
     equal(r and (r.status, r.error), (200, None), f"it can be resumed: {server.log()[-300:]}")
@@ -514,6 +515,63 @@ def engine_crashes():
         check(all(x < y for x, y in zip(n, n[1:])), "numbers ascend", n)
 
 
+def restless(server, seed, rng):
+    """A stream whose reader leaves and comes back until he has its end: all of his connections."""
+    def begin():
+        with contextlib.suppress(OSError, EOFError):
+            r = Reader(server, body(seed, 120, temperature=1))
+            return r if r.status == 200 else None
+    r = until(begin)
+    readers = [r]
+    while r and r.status == 200 and not r.read(rng.randint(1, 25)).end():
+        (r.conn.reset if rng.random() < 0.5 else r.conn.close)()
+        last = [x for x in readers if x.numbered()]
+        r = resumed(server, last[-1] if last else readers[0], readers[0].id)
+        readers.append(r)
+    return readers
+
+
+def gone(server, sid):
+    """A DELETE that was answered: who keeps 300 streams that are over has no place for another."""
+    with contextlib.suppress(OSError, EOFError):
+        return delete(server, sid).status in (200, 404)
+
+
+def under_fire():
+    """Restless readers, while frontends and engines are killed and replaced: not a byte is lost."""
+    n, rounds = (32, 12) if LONG else (6, 1)
+    with Server(dict(TINY, sim_step_us=4000), frontends=3, hold_slots=300) as s:
+        want = [undisturbed(s, body(100 + k, 120, temperature=1)) for k in range(n)]
+        over = threading.Event()
+
+        def shoot():
+            rng, kills = random.Random(1), 0
+            while not over.wait(rng.uniform(0.05, 0.4)):
+                role = "engine" if rng.random() < 0.2 else "frontend"
+                for pid in s.processes()[role][:1]:
+                    os.kill(pid, signal.SIGKILL)
+                    kills += 1
+                if rng.random() < 0.05:
+                    os.kill(s.pid, signal.SIGHUP)
+            return kills
+
+        def read(k):
+            rng = random.Random(k)
+            for turn in range(rounds):
+                readers = restless(s, 100 + k, rng)
+                # The process may die between the terminal event and the last chunk.
+                readers[-1].ended = bool(readers[-1].end())
+                whole(f"under fire, {k} {turn}", want[k], *readers)
+                until(lambda: gone(s, readers[0].id))
+        gun = threading.Thread(target=shoot)
+        gun.start()
+        for k, e in enumerate(together([lambda k=k: read(k) for k in range(n)], 600)):
+            check(e is None, f"under fire: {k} came to its end", repr(e)[-500:])
+        over.set()
+        gun.join()
+        equal(s.metric("streams_without_terminal_total"), 0, "nobody was left without an end")
+
+
 # ---- the rest ----------------------------------------------------------------------------------------
 
 def comments_and_descriptors():
@@ -575,7 +633,7 @@ def endings():
 @test
 def deaths():
     side_by_side(frontends_die, nobody_comes_after_a_death, frontends_are_replaced, engine_dies,
-                 engine_crashes)
+                 engine_crashes, under_fire)
 
 
 main()
