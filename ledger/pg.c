@@ -283,7 +283,6 @@ int tr_pg_ready(struct tr_pg *p, int wait_ms, struct tr_errbuf *err)
 
 int tr_pg_send(struct tr_pg *p, const char *sql, int limit_ms, bool rows, struct tr_errbuf *err)
 {
-    p->sqlstate[0] = '\0';
     if (!PQsendQuery(p->conn, sql) || (rows && !PQsetSingleRowMode(p->conn)))
         return lost(p, PQerrorMessage(p->conn), err);
     p->state = TR_PG_BUSY;
@@ -323,10 +322,7 @@ static int take_result(struct tr_pg *p, const PGresult *r,
     }
     if (status == PGRES_COMMAND_OK || status == PGRES_EMPTY_QUERY)
         return 0;
-    const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
     const char *words = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
-    if (state && strlen(state) == 5)
-        memcpy(p->sqlstate, state, sizeof(p->sqlstate));
     return fail(p, -EIO, words ? words : PQresultErrorMessage(r), err);
 }
 

@@ -4,8 +4,8 @@
  * libpq in its non-blocking form: every call that waits has a limit, and what was begun (a connection,
  * a string of statements) goes on at the next call, so that a slow database is not asked again and again
  * from the start.  What does not come to an end in its own, longer time is given up with the connection.
- * After a failure the next try waits, twice as long each time, until tr_pg_good.  The only wait without a limit of its own
- * is the look-up of a host's name; it has the resolver's.
+ * After a failure the next try waits, twice as long each time, until tr_pg_good.  The look-up of a host's
+ * name is the one wait that is not in pieces: it takes a few seconds at most for each name server.
  *
  * One thread.  The address may hold a password: no sentence and no log line says it, or a part of it. */
 #ifndef TR_LEDGER_PG_H
@@ -24,11 +24,10 @@ struct tr_pg {
     PGconn *conn; /* NULL: down */
     enum tr_pg_state state;
     PostgresPollingStatusType want; /* while connecting */
-    uint64_t patience_ns;           /* for a connection; of each host */
+    uint64_t patience_ns;           /* for a connection, all hosts of the address together */
     uint64_t deadline_ns;           /* of what is under way */
     uint64_t retry_ns, delay_ns;    /* no new connection before; how long the last pause was */
-    char sqlstate[6];     /* of the last statement that failed; "" when it was no statement */
-    struct tr_errbuf why; /* the last failure */
+    struct tr_errbuf why;           /* the last failure */
 };
 
 /* Whether this is an address that can be meant.  0, or -EINVAL and a sentence. */
@@ -48,7 +47,7 @@ int tr_pg_send(struct tr_pg *p, const char *sql, int limit_ms, bool rows, struct
 
 /* Waits for the end of what was sent and calls fn (may be NULL) for each row, until it says other than
  * 0.  0: all is done; fn's word; -EINPROGRESS and a sentence: not yet, the connection stays busy; -EIO
- * and a sentence: refused, sqlstate says why; -EAGAIN and a sentence: the connection is down. */
+ * and a sentence: the server refused it; -EAGAIN and a sentence: the connection is down. */
 int tr_pg_wait(struct tr_pg *p, int wait_ms, int (*fn)(void *arg, const PGresult *r, int row),
                void *arg, struct tr_errbuf *err);
 

@@ -37,7 +37,7 @@ struct tr_sink_ops {
     int (*open)(struct tr_sink **out, const char *url, bool read_only, struct tr_errbuf *err);
 
     /* Both kinds mixed, oldest first; borrowed.  0 or -EAGAIN: nothing was applied.  May wait for the
-     * database for about a second. */
+     * database for a few seconds. */
     int (*apply)(struct tr_sink *k, const struct tr_entry *e, size_t n, struct tr_errbuf *err);
 
     /* Calls fn for each row that passes the filter, by created_us, then stream_id (bytewise), until it
