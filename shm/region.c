@@ -290,6 +290,15 @@ static int remember_claims(struct tr_shm *s, struct tr_errbuf *err)
                         : tr_errf(err, -ENOMEM, "out of memory for %u slots", s->config.n_slots);
 }
 
+/* What its predecessor had is nobody's any more, and others add it up while we are still starting: the
+ * streams that a dead frontend held are held by who was given them. */
+static void forget_gauges(struct tr_stat *own)
+{
+    for (unsigned id = 0; id < TR_STAT_N; id++)
+        if (tr_stat_rows[id].kind == TR_KIND_GAUGE)
+            atomic_store_explicit(&own->value[id], 0, memory_order_relaxed);
+}
+
 int tr_shm_attach(struct tr_shm *s, struct tr_shm_fds *fds, enum tr_role role, uint32_t area,
                   uint32_t epoch, struct tr_errbuf *err)
 {
@@ -312,6 +321,8 @@ int tr_shm_attach(struct tr_shm *s, struct tr_shm_fds *fds, enum tr_role role, u
     /* Before the first beat, which makes it worth asking: the load is its predecessor's.  Relaxed, as
      * all of it: who reads them the other way round waits for us a few milliseconds. */
     atomic_store_explicit(&own->load, TR_LOAD_CLOSED, memory_order_relaxed);
+    if (role == TR_ROLE_FRONTEND)
+        forget_gauges(own);
     atomic_store_explicit(&own->pid, (uint64_t)getpid(), memory_order_relaxed);
     tr_stat_beat(own, tr_now_ns());
     return 0;

@@ -267,7 +267,8 @@ Test(region, a_child_keeps_writable_what_is_its_own_and_no_seed)
     cr_assert_eq(in_child(TR_ROLE_ENGINE, two_writable), 0, "statistics and slots");
 }
 
-/* The next frontend in this area has not opened its sockets yet: nobody leaves a connection to it. */
+/* The next frontend in this area has not opened its sockets yet: nobody leaves a connection to it, and
+ * it holds no stream.  What was counted goes on. */
 Test(region, a_new_frontend_does_not_show_the_load_of_the_one_before)
 {
     struct tr_shm_fds fds;
@@ -279,9 +280,14 @@ Test(region, a_new_frontend_does_not_show_the_load_of_the_one_before)
         if (pid == 0) {
             if (tr_shm_attach(&s, &fds, TR_ROLE_FRONTEND, 0, epoch, NULL))
                 _exit(99);
-            uint64_t load = atomic_load(&s.stat[TR_STAT_AREA0]->load);
-            atomic_store(&s.stat[TR_STAT_AREA0]->load, 3);
-            _exit(load == TR_LOAD_CLOSED ? 0 : 1);
+            struct tr_stat *mine = s.stat[TR_STAT_AREA0];
+            uint64_t load = atomic_load(&mine->load);
+            uint64_t held = atomic_load(&mine->value[TR_STAT_STREAMS_HELD]);
+            atomic_store(&mine->load, 3);
+            tr_stat_set(mine, TR_STAT_STREAMS_HELD, 5);
+            tr_stat_add(mine, TR_STAT_RESUMED, 1);
+            uint64_t resumed = atomic_load(&mine->value[TR_STAT_RESUMED]);
+            _exit(load == TR_LOAD_CLOSED && held == 0 && resumed == epoch ? 0 : 1);
         }
         waitpid(pid, &status, 0);
         cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "epoch %u", epoch);
