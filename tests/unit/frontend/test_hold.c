@@ -394,6 +394,26 @@ static uint32_t strange_stream(const char *json)
     return slot;
 }
 
+/* All clients have the empty key.  A stream of another one is as good as none, here and elsewhere. */
+Test(hold, with_another_key_there_is_no_such_stream)
+{
+    static const char *const methods[] = {"GET", "HEAD", "DELETE"};
+    uint32_t there = strange_stream(HELD("")), here = held_stream(HELD(""));
+    const uint32_t slots[] = {there, here};
+
+    for (int i = 0; i < 2; i++)
+        memcpy(tr_ring_at(&rig.shm, slots[i])->key, "k", 2);
+    memcpy(rig.fe.by_slot[here]->ask->key, "k", 2);
+    for (int i = 0; i < 6; i++) {
+        struct tr_rig_client *c = ask_for(methods[i / 2], slots[i % 2], "");
+        cr_expect_eq(status_of(c), 404, "%s %d: %s", methods[i / 2], i % 2, c->buf);
+        tr_rig_close(c, false);
+    }
+    cr_expect_eq(rig.engine.n_adopted, 0u);
+    cr_expect_eq(rig.engine.slot[there].cancelled | rig.engine.slot[here].cancelled, 0u);
+    cr_expect_eq(rig.fe.n_held, 1u);
+}
+
 Test(hold, a_given_stream_is_built_from_its_ring_and_says_nothing_before_it_is_ours)
 {
     uint32_t slot = strange_stream(HELD(",\"stop\":[\"bcd\"]"));
