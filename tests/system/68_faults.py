@@ -358,7 +358,7 @@ class Bench:
 
     def __init__(self, flags, truth, stops):
         self.s = Server(flags, faults=True)
-        self.truth, self.stops, self.n = truth, stops, 0
+        self.truth, self.stops, self.n, self.own_faults = truth, stops, 0, 0
         self.values = {p for p, what in Faults.names().items() if "value:" in what}
         warm = self.s.post(COMP, completion("x", max_tokens=1), headers=["X-Request-Id: warm"])
         check(warm.status == 200 and self.s.row("warm") and self.s.idle(), "the service works", warm.text)
@@ -410,6 +410,15 @@ class Bench:
         if s.get("/health").status != 200:
             out.append("not ready")
         return out
+
+    def forgive(self, cell):
+        """Ten faults of its own in a row that are no request's, and the service gives up: a death from
+        outside comes between."""
+        self.own_faults += cell.role == "engine" and cell.action in ("segv", "abort")
+        if self.own_faults == 8:
+            self.own_faults = 0
+            os.kill(self.s.processes()["engine"][0], signal.SIGKILL)
+            check(not self.at_rest(), "an engine that died idle is replaced")
 
     def at_rest(self):
         """[] once all is as it was; else what is not."""
@@ -560,6 +569,7 @@ def restarts(s):
 
 def run_cell(cell, bench):
     s = bench.s
+    bench.forgive(cell)
     before = restarts(s)
     blockers = block(bench, FLAGS["max_seqs"]) if cell.phase.how == "blocked" else []
     others = [k for k in KINDS if k is not cell.kind]
@@ -645,7 +655,7 @@ def run_all(cells, flags, services):
             try:
                 run_cell(cell, bench)
             except Exception:
-                check(False, f"{cell.name}: ran to its end", traceback.format_exc()[-1500:],
+                check(False, f"{cell.name}: ran to its end", traceback.format_exc(limit=-3)[-590:],
                       bench.s.log()[-1500:])
                 bench.abandon()
                 bench = Bench(flags, truth, stops)
