@@ -125,11 +125,12 @@ static void gather_bills(struct ledger *l)
     }
 }
 
-/* A stream has one record, and its frontend may be ahead of ours by a queue.  Which frontend sends it is
- * open, for streams change hands; what is beyond all of them is nonsense, and would fill the disk. */
+/* A stream has one record, and its frontend may be ahead of ours by a queue; those that are held may
+ * have been billed by a process before this one.  Which frontend sends it is open, for streams change
+ * hands; what is beyond all of them is nonsense, and would fill the disk. */
 static bool has_credit(struct ledger *l, uint32_t area)
 {
-    if (l->sent[area] < l->billed + TR_DELIVERY_CAP) {
+    if (l->sent[area] < l->billed + l->s->config.n_slots + TR_DELIVERY_CAP) {
         l->sent[area]++;
         return true;
     }

@@ -268,3 +268,33 @@ Test(ledger, delivery_records_without_end_keep_nobody_waiting_and_fill_no_disk)
     struct stat st;
     cr_expect(stat(path, &st) == 0 && st.st_size < 4 << 20);
 }
+
+static int in_table(const char *question)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *st = NULL;
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_prepare_v2(db, question, -1, &st, NULL), SQLITE_OK);
+    cr_assert_eq(sqlite3_step(st), SQLITE_ROW);
+    int n = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return n;
+}
+
+/* Streams that were held when the ledger was killed are reported to one that has billed nothing. */
+Test(ledger, every_slot_may_have_a_delivery_of_what_a_former_process_billed)
+{
+    const uint32_t n = TR_DELIVERY_CAP + r.s.config.n_slots;
+    start_ledger();
+    tr_role = TR_ROLE_FRONTEND;
+    for (uint32_t i = 0, tries = 0; i < n && tries < TRIES; tries++) {
+        struct tr_delivery d = {.gen = i + 1, .stream_rand = RAND};
+        if (tr_delivery_push(&r.s, &d) == 0)
+            i++;
+        else
+            usleep(1000);
+    }
+    end_ledger();
+    cr_expect_eq(in_table("SELECT count(*) FROM early"), (int)n);
+}
