@@ -50,7 +50,8 @@ struct tr_fe {
     struct tr_stat *stat;       /* ours */
     struct tr_stream *streams;  /* all open, doubly linked (stream.c) */
     struct tr_stream **by_slot; /* [n_slots] whose ring it is; NULL: nobody's here */
-    struct tr_stream_due due;   /* to be looked at in this turn (stream.c) */
+    struct tr_stream_due due;   /* to be looked at in this turn (stream_turn.c) */
+    uint32_t n_due;             /* so many */
     struct tr_stream_gate gate; /* wait for their record (stream.c) */
     struct tr_stream_held held; /* have no reader, oldest first (hold.c) */
     uint32_t n_held;            /* so many */

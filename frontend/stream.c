@@ -45,8 +45,7 @@ void tr_stream_free(struct tr_stream *s)
         }
         tr_stream_clock_fini(s);
     }
-    if (s->is_due)
-        TAILQ_REMOVE(&s->fe->due, s, due_link);
+    tr_stream_not_due(s);
     if (s->is_gated)
         TAILQ_REMOVE(&s->fe->gate, s, gate_link);
     tr_hold_leave(s);

@@ -21,6 +21,9 @@ void tr_stream_opened(struct tr_stream *s);
 /* Takes it off every list and frees it; the slots have been released. */
 void tr_stream_free(struct tr_stream *s);
 
+/* Nobody is to look at it. */
+void tr_stream_not_due(struct tr_stream *s);
+
 /* Its connection is gone, or was cut, with `acked` bytes at it.  True: it is held for another reader
  * (hold.h).  False: it cannot be. */
 bool tr_stream_hold(struct tr_stream *s, uint64_t acked);

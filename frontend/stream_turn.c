@@ -121,6 +121,16 @@ void tr_stream_due(struct tr_stream *s)
         return;
     s->is_due = true;
     TAILQ_INSERT_TAIL(&s->fe->due, s, due_link);
+    s->fe->n_due++;
+}
+
+void tr_stream_not_due(struct tr_stream *s)
+{
+    if (!s->is_due)
+        return;
+    s->is_due = false;
+    TAILQ_REMOVE(&s->fe->due, s, due_link);
+    s->fe->n_due--;
 }
 
 static void on_news(void *arg, uint32_t slot)
@@ -155,18 +165,16 @@ static void look_at_ledger(struct tr_fe *fe)
 
 bool tr_streams_pump(struct tr_fe *fe)
 {
-    struct tr_stream *s, *last;
     bool moved = false;
 
     fe->whole_left = TR_WHOLE_TURN;
     tr_news_take(fe->shm, on_news, fe);
     look_at_ledger(fe);
-    /* What becomes due meanwhile waits for the next look. */
-    last = TAILQ_LAST(&fe->due, tr_stream_due);
-    for (bool over = false; !over && (s = TAILQ_FIRST(&fe->due));) {
-        over = s == last;
-        TAILQ_REMOVE(&fe->due, s, due_link);
-        s->is_due = false;
+    /* What becomes due meanwhile waits for the next look.  Counted, for the look at one stream may end
+     * another (hold.c makes a place). */
+    for (uint32_t n = fe->n_due; n && !TAILQ_EMPTY(&fe->due); n--) {
+        struct tr_stream *s = TAILQ_FIRST(&fe->due);
+        tr_stream_not_due(s);
         moved |= pump_one(s);
     }
     return moved;

@@ -20,6 +20,7 @@
 
 static struct tr_rig rig;
 
+static const struct tr_owner mine = {.area = 0, .epoch = 1, .confirmed = true};
 static const struct tr_owner other = {.area = 1, .epoch = 1, .confirmed = true};
 static const struct tr_owner given = {.area = 0, .epoch = 1, .confirmed = false};
 
@@ -292,6 +293,42 @@ Test(hold_own, without_a_place_a_close_cancels_unless_one_that_has_ended_gives_w
     c = post(HELD(""));
     leave(c);
     cr_expect_eq(rig.engine.slot[slot_of(3)].cancelled, (uint32_t)TR_ERR_CLIENT_GONE);
+}
+
+/* The last of those that are due in a turn is ended by another one's look, and what does not get through
+ * in one turn is due again. */
+Test(hold_own, a_turn_ends_though_one_makes_place_for_another, .timeout = 60)
+{
+    enum { MANY = 10, TOKENS = 450 };
+    static char many_a[TOKENS + 1];
+    struct tr_rig_client *whole[MANY], *a;
+
+    begin(30 * SECOND, 1, false);
+    memset(many_a, 'a', TOKENS);
+    a = post(HELD(""));
+    for (int i = 0; i < MANY; i++)
+        whole[i] = send_it("POST", "/v1/completions", "", "{\"model\":\"sim\",\"prompt\":\"x\"}");
+    uint32_t last = held_stream(HELD(""));
+    end_it(last);
+    tr_rig_run(&rig);
+    cr_assert(rig.fe.n_held == 1 && !rig.engine.slot[last].released);
+    end_it(slot_of(0));
+    for (uint32_t i = 1; i <= MANY; i++) {
+        tr_sengine_text(&rig.engine, slot_of(i), many_a);
+        end_it(slot_of(i));
+    }
+    tr_sengine_give(&rig.engine, last, mine);
+    tr_streams_pump(&rig.fe);
+    cr_expect_eq(rig.fe.n_due, 1u, "more text than a turn makes");
+    tr_rig_run(&rig);
+    cr_expect(rig.engine.slot[last].released);
+    cr_expect_eq(rig.fe.n_held, 1u, "the other one");
+    for (int i = 0; i < MANY; i++) {
+        tr_rig_read(whole[i]);
+        cr_expect_eq(status_of(whole[i]), 200);
+        tr_rig_close(whole[i], false);
+    }
+    tr_rig_close(a, false);
 }
 
 Test(hold_own, without_a_window_nothing_is_held)
