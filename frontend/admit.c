@@ -80,9 +80,9 @@ static uint64_t engine_says(const struct tr_fe *fe, enum tr_stat_id id)
     return atomic_load_explicit(&fe->shm->stat[TR_STAT_ENGINE]->value[id], memory_order_relaxed);
 }
 
-/* Why no slot is open: there is no engine that could open one, as many requests as may be, or too few because ended ones wait for the ledger.
- * By the engine's own figures: a look at every ring would cost, for each refusal, those who are
- * served. */
+/* Why no slot is open: there is no engine that could open one, as many requests as may be, or too few
+ * because ended ones wait for the ledger.  By the engine's own figures: a look at every ring would cost,
+ * for each refusal, those who are served. */
 static enum tr_err why_none(const struct tr_fe *fe)
 {
     uint64_t live = engine_says(fe, TR_STAT_RUNNING) + engine_says(fe, TR_STAT_WAITING);

@@ -151,9 +151,8 @@ static bool look_at_control(struct tr_fe *fe)
     const struct tr_shm *s = fe->shm;
     bool changed = tr_control_seen(c, &fe->control_seen);
 
-    if (changed)
-        tr_holds_look(fe);
     if (changed) {
+        tr_holds_look(fe);
         fe->drain = atomic_load_explicit(&c->drain, memory_order_relaxed);
         fe->engine_gone = atomic_load_explicit(&c->engine_gone, memory_order_relaxed);
         fe->retires =
