@@ -36,6 +36,7 @@ struct tr_spool {
     size_t used;
     uint64_t max, segment_max, next;
     uint64_t open_len; /* of the segment that is written to */
+    bool named;        /* its name in the folder outlives a power cut */
     /* either, under the mutex */
     pthread_mutex_t mutex;
     struct segment *seg; /* oldest first */
@@ -178,7 +179,7 @@ int tr_spool_add(struct tr_spool *p, const struct tr_entry *e)
 }
 
 /* An empty segment behind the others. */
-static int begin_segment(struct tr_spool *p, bool sync)
+static int begin_segment(struct tr_spool *p)
 {
     char name[TR_SPOOL_NAME_BYTES];
     tr_spool_name(p->next, false, name);
@@ -189,12 +190,6 @@ static int begin_segment(struct tr_spool *p, bool sync)
         return -e;
     }
     p->next++; /* whatever happens to this one, its name is used */
-    if (sync && fsync(p->dir) < 0) {
-        int e = errno;
-        close(fd);
-        unlinkat(p->dir, name, 0);
-        return -e;
-    }
     lock(p);
     struct segment *more = realloc(p->seg, (p->n_seg + 1) * sizeof(*more));
     if (more) {
@@ -209,6 +204,7 @@ static int begin_segment(struct tr_spool *p, bool sync)
     }
     p->fd = fd;
     p->open_len = 0;
+    p->named = false;
     return 0;
 }
 
@@ -218,6 +214,15 @@ static void end_segment(struct tr_spool *p)
     p->open = false;
     unlock(p);
     close_fd(&p->fd);
+}
+
+/* The first group that must be durable need not be the first of its segment. */
+static int sync_segment(struct tr_spool *p)
+{
+    if (fdatasync(p->fd) < 0 || (!p->named && fsync(p->dir) < 0))
+        return -errno;
+    p->named = true;
+    return 0;
 }
 
 /* At its place, not appended: what a failed try left behind is written over. */
@@ -233,12 +238,12 @@ static int write_group(struct tr_spool *p, uint64_t at, bool sync)
         done += (size_t)n;
     }
     TR_FAULT(LEDGER_SPOOL_WRITTEN);
-    return sync && fdatasync(p->fd) < 0 ? -errno : 0;
+    return sync ? sync_segment(p) : 0;
 }
 
 int tr_spool_commit(struct tr_spool *p, bool sync)
 {
-    int ret = p->fd < 0 && p->used ? begin_segment(p, sync) : 0;
+    int ret = p->fd < 0 && p->used ? begin_segment(p) : 0;
     if (ret || !p->used)
         return ret;
     ret = write_group(p, p->open_len, sync);
@@ -262,7 +267,7 @@ int tr_spool_commit(struct tr_spool *p, bool sync)
 /* Under the mutex.  Whether the oldest segment is in the database as far as it was committed. */
 static bool oldest_is_done(const struct tr_spool *p)
 {
-    return p->done.segment == p->seg[0].number && p->done.at == p->seg[0].len;
+    return (p->done.segment == p->seg[0].number ? p->done.at : 0) == p->seg[0].len;
 }
 
 bool tr_spool_is_empty(struct tr_spool *p)
@@ -363,14 +368,9 @@ static size_t take_pieces(struct taking *t, int max, size_t n, bool whole, const
                           uint64_t at)
 {
     struct tr_spool_reader r = {take_entry, take_bad, t};
-    size_t done = 0;
-    while (t->n < max) {
-        struct tr_frame f = tr_frame_next(t->p->chunk, n, done);
-        if (f.kind == TR_FRAME_NONE || (f.kind == TR_FRAME_TORN && !whole))
-            break;
-        tr_spool_scan(t->p->chunk + done, f.len, whole, file, at + done, &r);
-        done += f.len;
-    }
+    size_t done = 0, len;
+    while (t->n < max && (len = tr_spool_piece(t->p->chunk, n, done, whole, file, at, &r)) != 0)
+        done += len;
     return done;
 }
 

@@ -61,20 +61,25 @@ static void give(const struct tr_spool_reader *r, const struct tr_frame *f, cons
         r->entry(r->arg, &e);
 }
 
+size_t tr_spool_piece(const uint8_t *p, size_t n, size_t from, bool whole, const char *file,
+                      uint64_t at, const struct tr_spool_reader *r)
+{
+    struct tr_frame f = tr_frame_next(p, n, from);
+    if (f.kind == TR_FRAME_NONE || (f.kind == TR_FRAME_TORN && !whole))
+        return 0;
+    if (f.kind == TR_FRAME_GOOD)
+        give(r, &f, file, at);
+    else
+        tell(r, f.kind == TR_FRAME_TORN ? TR_SPOOL_TORN : TR_SPOOL_DAMAGED, file, at + f.at, f.len);
+    return f.len;
+}
+
 size_t tr_spool_scan(const uint8_t *p, size_t n, bool whole, const char *file, uint64_t at,
                      const struct tr_spool_reader *r)
 {
-    size_t done = 0;
-    for (struct tr_frame f; (f = tr_frame_next(p, n, done)).kind != TR_FRAME_NONE;) {
-        if (f.kind == TR_FRAME_TORN && !whole)
-            break;
-        if (f.kind == TR_FRAME_GOOD)
-            give(r, &f, file, at);
-        else
-            tell(r, f.kind == TR_FRAME_TORN ? TR_SPOOL_TORN : TR_SPOOL_DAMAGED, file, at + f.at,
-                 f.len);
-        done += f.len;
-    }
+    size_t done = 0, len;
+    while ((len = tr_spool_piece(p, n, done, whole, file, at, r)) != 0)
+        done += len;
     return done;
 }
 

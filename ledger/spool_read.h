@@ -32,9 +32,13 @@ struct tr_spool_reader {
     void *arg;
 };
 
-/* Gives what `n` bytes hold: good frames and anomalies, in their order.  Those at the end that may be
- * the beginning of a frame are an anomaly only if `whole`.  `file` and `at`, the place of the first
- * byte in it, are for the reports.  Bytes it went through. */
+/* Gives the piece of `n` bytes that begins at `from`: a good frame or an anomaly.  Its bytes; 0: there is
+ * none, or one that may be the beginning of a frame and is an anomaly only if `whole`.  `file` and `at`,
+ * the place of p[0] in it, are for the reports. */
+size_t tr_spool_piece(const uint8_t *p, size_t n, size_t from, bool whole, const char *file,
+                      uint64_t at, const struct tr_spool_reader *r);
+
+/* All of them: good frames and anomalies, in their order.  Bytes it went through. */
 size_t tr_spool_scan(const uint8_t *p, size_t n, bool whole, const char *file, uint64_t at,
                      const struct tr_spool_reader *r);
 

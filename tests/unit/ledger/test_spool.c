@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,15 @@ static void teardown(void)
     tr_spool_close(p);
     snprintf(command, sizeof(command), "rm -rf $(dirname %s)", dir);
     cr_assert_eq(system(command), 0);
+}
+
+/* Of the folder: segments are synced by fdatasync. */
+static int n_synced;
+
+int fsync(int fd)
+{
+    n_synced++;
+    return (int)syscall(SYS_fsync, fd);
 }
 
 TestSuite(spool, .init = setup, .fini = teardown);
@@ -316,6 +326,42 @@ Test(spool, a_flip_of_any_byte_costs_one_record_and_sets_the_segment_aside, .tim
         read_all(false);
         cr_expect(n_got == 4 && n_bad == 1, "what is set aside can still be read");
     }
+}
+
+Test(spool, a_piece_lost_before_the_last_record_is_damage_and_no_torn_end)
+{
+    char path[128];
+    struct tr_entry last = {.kind = TR_ENTRY_DELIVERY};
+    path_of(1, path);
+    write_some(0, 3);
+    size_t each = load(path) / 3;
+    snprintf(last.delivery.stream_id, sizeof(last.delivery.stream_id), "tr-1-1-%016x", 7u);
+    cr_assert_eq(tr_spool_add(p, &last), 0);
+    cr_assert_eq(tr_spool_commit(p, true), 0);
+    size_t n = load(path), lost = n - 3 * each + 1; /* more than the last one is long */
+    cr_assert_lt(lost, each - TR_FRAME_HEAD);
+    tr_spool_close(p);
+    memmove(image + 3 * each - lost, image + 3 * each, n - 3 * each);
+    store(path, n - lost);
+    cr_assert_eq(tr_spool_open(&p, dir, 0, NULL), 0);
+    take_all(10);
+    cr_expect(n_got == 3 && n_bad == 1, "%d, %d", n_got, n_bad);
+    cr_expect(bad[0].fault == TR_SPOOL_DAMAGED && bad[0].at == 2 * each &&
+              bad[0].len == each - lost);
+    cr_expect_eq(files("bad"), 1, "kept");
+}
+
+Test(spool, the_name_of_a_segment_is_as_durable_as_what_is_in_it)
+{
+    struct tr_entry e = entry(1);
+    cr_assert_eq(tr_spool_add(p, &e), 0);
+    n_synced = 0;
+    cr_assert_eq(tr_spool_commit(p, false), 0);
+    cr_expect_eq(n_synced, 0);
+    write_some(2, 1);
+    cr_expect_eq(n_synced, 1, "though an earlier group of it need not have been");
+    write_some(3, 1);
+    cr_expect_eq(n_synced, 1, "once");
 }
 
 Test(spool, a_new_segment_never_has_the_name_of_one_that_was_set_aside)
