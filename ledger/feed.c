@@ -79,7 +79,8 @@ static int feed_once(struct tr_feed *f)
     }
     int n = tr_spool_take(f->spool, f->batch, BATCH, &upto, on_bad, f);
     if (n < 0) {
-        failed(f, "cannot read the ledger's spool");
+        tr_errf(&err, n, "cannot read the ledger's spool: %s", strerror(-n));
+        failed(f, err.msg);
         return n;
     }
     if (n)
