@@ -16,6 +16,7 @@
 #define TR_LEDGER_SINK_H
 
 #include "base/err.h"
+#include "ledger/address.h"
 #include "ledger/row.h"
 
 /* Which rows: NULL and 0 stand for any. */
@@ -57,9 +58,6 @@ struct tr_sink_ops {
 };
 
 extern const struct tr_sink_ops tr_sink_sqlite;
-
-/* Whether the address is one of PostgreSQL. */
-bool tr_sink_is_server(const char *address);
 
 /* By the address that --ledger takes: postgresql:// and postgres:// are PostgreSQL, all else is a file
  * of SQLite. */

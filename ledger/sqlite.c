@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BUSY_MS = 500, BUSY_READ_MS = 10000 };
@@ -117,7 +116,8 @@ static off_t log_bytes(const struct sqlite *k)
 static int open_at_rest(struct sqlite *k, struct tr_errbuf *err)
 {
     char uri[3 * PATH_MAX + 32];
-    size_t n = (size_t)snprintf(uri, sizeof(uri), "file:");
+    /* What follows two slashes would be the name of a machine. */
+    size_t n = (size_t)snprintf(uri, sizeof(uri), "file:%s", *k->path == '/' ? "//" : "");
     if (strlen(k->path) >= PATH_MAX || stat(k->path, &k->was) < 0)
         return tr_errf(err, -EIO, "cannot open the ledger %s", k->path);
     for (const char *c = k->path; *c; c++)
@@ -177,16 +177,24 @@ static int open_all(struct sqlite *k, bool read_only, struct tr_errbuf *err)
     return ret || read_only ? ret : prepare(k, err);
 }
 
+/* Names that SQLite does not take for those of a file: ":memory:", which no restart survives, and, as
+ * it is built, "file:...". */
+static bool has_a_meaning(const char *path)
+{
+    return *path == ':' || strncmp(path, "file:", 5) == 0;
+}
+
 static int sqlite_open(struct tr_sink **out, const char *path, bool read_only,
                        struct tr_errbuf *err)
 {
-    size_t n = strlen(path) + 1;
+    const char *here = has_a_meaning(path) ? "./" : "";
+    size_t n = strlen(here) + strlen(path) + 1;
     struct sqlite *k = calloc(1, sizeof(*k) + n);
     if (!k)
         return tr_errf(err, -ENOMEM, "no memory for the ledger");
     k->sink.ops = &tr_sink_sqlite;
     k->lock = -1;
-    memcpy(k->path, path, n);
+    snprintf(k->path, n, "%s%s", here, path);
     int ret = open_all(k, read_only, err);
     if (ret) {
         sqlite_close(&k->sink);

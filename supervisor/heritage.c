@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/gguf.h"
 #include "base/log.h"
+#include "ledger/address.h"
 #include "supervisor/model_path.h"
 #include "text/vocab.h"
 
@@ -236,7 +237,7 @@ static void configure_engine(struct tr_heritage *h)
                                    .sim_prefill_us = (uint32_t)o->sim_prefill_us};
     /* Without it every engine packs its own. */
     if (!sim)
-        e->backend.weights_fd = memfd_create("tokenring-weights", MFD_CLOEXEC);
+        e->backend.weights_fd = memfd_create("tokenring-weights", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
 static void configure_frontend(struct tr_heritage *h, const struct tr_shm_config *c)
@@ -342,7 +343,9 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
     h->observer.fd = -1;
     raise_descriptors(h->opt.max_connections);
     h->use_ledger = strcmp(h->opt.ledger, "off") != 0;
-    int ret = find_model(h, &m, err);
+    int ret = h->use_ledger ? tr_sink_check_address(h->opt.ledger, err) : 0;
+    if (!ret)
+        ret = find_model(h, &m, err);
     if (!ret)
         ret = choose_sizes(h, &m, &c, err);
     if (!ret)

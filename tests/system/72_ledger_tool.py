@@ -293,6 +293,7 @@ def verify_finds():
 def words_and_status():
     path = os.path.join(folder(), "none.db")
     for flags in (["export"], ["frobnicate", "--ledger", "x"], [], ["export", "--ledger", ""], ["export", "--ledger", "off"],
+                  ["export", "--ledger", "postgre://u:p@h/d"],
                   ["sum", "--ledger", "x", "--by", "colour"], ["sum", "--ledger", "x", "--by", "key,key"],
                   ["sum", "--ledger", "x", "--by", "key,"], ["export", "--ledger", "x", "--by", "key"],
                   ["export", "--ledger", "x", "--format", "xml"], ["export", "--ledger", "x", "--format", "table"],

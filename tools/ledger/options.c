@@ -2,6 +2,7 @@
 #include "ledger_tool/options.h"
 
 #include "client/flags.h"
+#include "ledger/address.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -144,6 +145,8 @@ static int settle(const struct tr_lt_options *o, bool has_format, struct tr_errb
     const struct tr_sink_filter *f = &o->filter;
     if (!o->ledger || strcmp(o->ledger, "off") == 0)
         return tr_errf(err, -EINVAL, "which ledger? --ledger FILE or --ledger postgresql://...");
+    if (tr_sink_check_address(o->ledger, err))
+        return -EINVAL;
     if (o->action != TR_LT_SUM && o->n_by)
         return tr_errf(err, -EINVAL, "--by: only for sum");
     if (o->action == TR_LT_VERIFY && has_format)

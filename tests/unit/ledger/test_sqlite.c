@@ -372,6 +372,50 @@ Test(sqlite, an_empty_file_becomes_one_and_a_missing_one_is_none_to_readers)
     cr_expect_eq(n_got, 1);
 }
 
+/* What SQLite reads into a name would lose every record at the end of the service. */
+Test(sqlite, every_name_is_that_of_a_file)
+{
+    static const char *const name[] = {":memory:", "file:x.db",
+                                       "file::memory:", "file:y?mode=memory"};
+    cr_assert_eq(chdir(dir), 0);
+    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
+        snprintf(path, sizeof(path), "%s", name[i]);
+        open_it();
+        apply_one(bill(1));
+        close_it();
+        struct stat st;
+        cr_expect(stat(path, &st) == 0 && st.st_size > 0, "%s", path);
+        cr_assert_eq(ops->open(&k, path, true, &err), 0, "%s", err.msg);
+        read_all(NULL);
+        cr_expect_eq(n_got, 1, "%s", path);
+        close_it();
+    }
+    cr_assert_eq(chdir("/"), 0);
+}
+
+Test(sqlite, a_name_that_begins_with_two_slashes_is_read_at_rest_too)
+{
+    open_it();
+    apply_one(bill(1));
+    close_it();
+    memmove(path + 1, path, strlen(path) + 1);
+    cr_assert_eq(ops->open(&k, path, true, &err), 0, "%s", err.msg);
+    read_all(NULL);
+    cr_expect_eq(n_got, 1);
+}
+
+Test(sqlite, an_address_that_cannot_be_meant_is_refused_and_not_repeated)
+{
+    static const char *const wrong[] = {"", "postgre://u:secret@h/d", "sqlite:///x.db"};
+    static const char *const right[] = {"x.db", "a:b", "postgres://", "postgresql://h/d"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        cr_expect_eq(tr_sink_check_address(wrong[i], &err), -EINVAL, "%s", wrong[i]);
+        cr_expect_null(strstr(err.msg, "secret"));
+    }
+    for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++)
+        cr_expect_eq(tr_sink_check_address(right[i], &err), 0, "%s", right[i]);
+}
+
 Test(sqlite, a_file_in_a_folder_that_cannot_be_written_can_be_read)
 {
     open_it();
