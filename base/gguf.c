@@ -448,6 +448,15 @@ struct tr_gguf *tr_gguf_parse(const void *data, size_t len, const char *name, st
     return parse(data, len, NULL, name, err);
 }
 
+static struct tr_gguf_origin origin_of(const struct stat *st)
+{
+    return (struct tr_gguf_origin){.dev = st->st_dev,
+                                   .ino = st->st_ino,
+                                   .size = (uint64_t)st->st_size,
+                                   .mtime_ns = (uint64_t)st->st_mtim.tv_sec * 1000000000u +
+                                               (uint64_t)st->st_mtim.tv_nsec};
+}
+
 struct tr_gguf *tr_gguf_open(const char *path, struct tr_errbuf *err)
 {
     struct tr_gguf *g = NULL;
@@ -478,9 +487,16 @@ struct tr_gguf *tr_gguf_open(const char *path, struct tr_errbuf *err)
         goto out;
     }
     g = parse(base, (size_t)st.st_size, base, path, err);
+    if (g)
+        g->origin = origin_of(&st);
 out:
     close(fd);
     return g;
+}
+
+struct tr_gguf_origin tr_gguf_origin(const struct tr_gguf *g)
+{
+    return g->origin;
 }
 
 void tr_gguf_close(struct tr_gguf *g)

@@ -84,6 +84,12 @@ struct tr_gguf;
 /* Maps and checks the file.  NULL and a sentence in `err` on any fault. */
 struct tr_gguf *tr_gguf_open(const char *path, struct tr_errbuf *err);
 
+/* Which file was mapped, whatever lies at its path by now; all 0 for bytes in memory. */
+struct tr_gguf_origin {
+    uint64_t dev, ino, size, mtime_ns;
+};
+struct tr_gguf_origin tr_gguf_origin(const struct tr_gguf *g);
+
 /* The same over bytes in memory (tests, fuzzing); `data` is borrowed until tr_gguf_close. */
 struct tr_gguf *tr_gguf_parse(const void *data, size_t len, const char *name,
                               struct tr_errbuf *err);

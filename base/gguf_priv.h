@@ -23,6 +23,7 @@ struct tr_gguf {
     const uint8_t *base;
     size_t len;
     void *map; /* the same when it is ours to unmap, else NULL */
+    struct tr_gguf_origin origin;
     uint64_t alignment;
     struct tr_gguf_kv *kv;
     uint32_t *kv_sorted; /* indices by key */

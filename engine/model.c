@@ -452,15 +452,15 @@ static int load(struct loader *l)
     if (load_all(l) < 0 || refuse_unknown(l) < 0)
         return -EINVAL;
     m->weights_len = l->used;
-    void *kept = tr_weights_take(l->keep_fd, l->path, m->weights_len, &l->filled);
+    void *kept = tr_weights_take(l->keep_fd, tr_gguf_origin(l->g), m->weights_len, l->beat,
+                                 l->beat_arg, &l->filled);
     m->weights = kept ? kept : tr_model_map(m->weights_len, true);
     if (!m->weights)
         return refuse(l, "no memory for %zu bytes of weights", m->weights_len);
     int r = load_all(l);
     TR_ASSERT(r == 0 && l->used == m->weights_len);
-    if (kept && !l->filled)
-        tr_weights_keep(l->keep_fd, kept, m->weights_len);
-    return r;
+    int ret = kept && !l->filled ? tr_weights_keep(l->keep_fd, kept, m->weights_len) : 0;
+    return ret ? refuse(l, "the weights cannot be kept: %s", strerror(-ret)) : 0;
 }
 
 struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, int keep_fd,

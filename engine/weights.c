@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/weights.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -13,34 +15,21 @@
 #endif
 
 #define MAGIC 0x7374686769655754u /* "TWeights" */
-enum { HUGE = 2 << 20 }; /* where the weights begin, and what large pages are multiples of */
+enum {
+    HUGE = 2 << 20, /* where the weights begin, and what large pages are multiples of */
+    SLICE = 64 << 20
+};
 
 struct head {
     uint64_t magic;
-    uint64_t dev, ino, size, mtime_s, mtime_ns; /* of the file */
-    uint64_t len;                               /* of the weights */
-    uint64_t complete;                          /* stored last */
+    struct tr_gguf_origin file;
+    uint64_t len;      /* of the weights */
+    uint64_t complete; /* stored last */
 };
 
 static size_t whole(size_t len)
 {
     return (len + HUGE - 1) / HUGE * HUGE;
-}
-
-static int describe(const char *path, size_t len, struct head *h)
-{
-    struct stat st;
-    if (stat(path, &st) < 0)
-        return -1;
-    *h = (struct head){.magic = MAGIC,
-                       .dev = st.st_dev,
-                       .ino = st.st_ino,
-                       .size = (uint64_t)st.st_size,
-                       .mtime_s = (uint64_t)st.st_mtim.tv_sec,
-                       .mtime_ns = (uint64_t)st.st_mtim.tv_nsec,
-                       .len = len,
-                       .complete = 1};
-    return 0;
 }
 
 /* At an address that large pages can have. */
@@ -66,20 +55,26 @@ static void *map_at(int fd, size_t len, int prot)
 }
 
 /* Large pages, which shared memory does not have by itself: a page of each is there, the rest comes with
- * it.  Advice only. */
-static void make_large(char *mem, size_t len)
+ * it.  Advice only.  It takes seconds for a gigabyte on a busy machine: a sign of life for each slice. */
+static void make_large(char *mem, size_t len, void (*beat)(void *), void *arg)
 {
-    for (size_t at = 0; at < len; at += HUGE)
-        mem[at] = 0;
-    (void)madvise(mem, len / HUGE * HUGE, MADV_COLLAPSE);
+    for (size_t at = 0; at < len; at += SLICE) {
+        size_t n = len - at < SLICE ? len - at : SLICE;
+        for (size_t i = 0; i < n; i += HUGE)
+            mem[at + i] = 0;
+        (void)madvise(mem + at, n / HUGE * HUGE, MADV_COLLAPSE);
+        if (beat)
+            beat(arg);
+    }
 }
 
-void *tr_weights_take(int fd, const char *path, size_t len, bool *filled)
+void *tr_weights_take(int fd, struct tr_gguf_origin file, size_t len, void (*beat)(void *),
+                      void *arg, bool *filled)
 {
-    struct head want, has = {0};
+    struct head want = {.magic = MAGIC, .file = file, .len = len, .complete = 1}, has = {0};
     struct stat st;
     *filled = false;
-    if (fd <= 0 || !len || describe(path, len, &want) < 0 || fstat(fd, &st) < 0)
+    if (fd <= 0 || !len || !file.size || fstat(fd, &st) < 0)
         return NULL;
     bool there = pread(fd, &has, sizeof(has), 0) == (ssize_t)sizeof(has);
     if (there && memcmp(&has, &want, sizeof(has)) == 0 &&
@@ -94,15 +89,20 @@ void *tr_weights_take(int fd, const char *path, size_t len, bool *filled)
         return NULL;
     void *mem = map_at(fd, len, PROT_READ | PROT_WRITE);
     if (mem)
-        make_large(mem, len);
+        make_large(mem, len, beat, arg);
     return mem;
 }
 
-void tr_weights_keep(int fd, void *mem, size_t len)
+int tr_weights_keep(int fd, void *mem, size_t len)
 {
     const uint64_t yes = 1;
-    if (mprotect(mem, len, PROT_READ) < 0)
-        return; /* then it is this engine's alone */
     /* A write that does not work leaves it incomplete, which is what it then is. */
     (void)!pwrite(fd, &yes, sizeof(yes), offsetof(struct head, complete));
+    /* An old kernel does not have the seal.  Where there is one, a mapping made behind it cannot become
+     * writable again. */
+    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    if (mmap(mem, len, PROT_READ, MAP_SHARED | MAP_FIXED, fd, HUGE) == MAP_FAILED)
+        return -errno;
+    (void)madvise(mem, len, MADV_DONTDUMP);
+    return 0;
 }

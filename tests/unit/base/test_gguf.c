@@ -327,6 +327,28 @@ Test(gguf, folders_pipes_text_and_missing_files_are_refused)
     unlink(path);
 }
 
+Test(gguf, the_file_that_was_opened_is_told_not_the_one_at_its_path)
+{
+    struct tr_gw *w = tr_gw_new(3);
+    tr_gw_llama(w, &(struct tr_gw_llama){.n_layer = 1, .n_vocab = 8, .n_ff = 32});
+    size_t n;
+    uint8_t *b = tr_gw_finish(w, &n);
+    char path[64];
+    tr_gw_save(b, n, path);
+    struct stat st;
+    cr_assert(eq(int, stat(path, &st), 0));
+    struct tr_gguf *g = tr_gguf_open(path, NULL), *m = tr_gguf_parse(b, n, "f", NULL);
+    unlink(path);
+    struct tr_gguf_origin o = tr_gguf_origin(g);
+    cr_expect(eq(u64, o.ino, st.st_ino));
+    cr_expect(eq(u64, o.size, n));
+    cr_expect(eq(u64, o.mtime_ns % 1000000000u, (uint64_t)st.st_mtim.tv_nsec));
+    cr_expect(eq(u64, tr_gguf_origin(m).size, 0));
+    tr_gguf_close(g);
+    tr_gguf_close(m);
+    free(b);
+}
+
 Test(gguf, a_long_path_keeps_its_end_in_messages)
 {
     char name[600];
