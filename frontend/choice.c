@@ -10,6 +10,8 @@
 
 #include <errno.h>
 
+enum { SCAN_TURN = 256 }; /* tokens of an adopted stream that are scanned in one turn */
+
 void tr_choice_init(struct tr_stream *s, struct tr_choice *ch, uint32_t slot, uint32_t gen)
 {
     ch->slot = slot;
@@ -131,6 +133,21 @@ static bool admit(struct tr_stream *s, struct tr_choice *ch, const struct tr_rin
     return true;
 }
 
+/* Of the n tokens that there are: all, but for a stream that another frontend admitted, which has to be
+ * gone through from its beginning. */
+static void scan_new(struct tr_stream *s, struct tr_choice *ch, uint64_t n)
+{
+    bool bounded = s->hold.adopted && ch->scanned + SCAN_TURN < n;
+    uint64_t upto = bounded ? ch->scanned + SCAN_TURN : n;
+    const uint32_t *ids = tr_choice_output(s, ch);
+
+    while (!ch->text_done && ch->scanned < upto)
+        scan_token(s, ch, ids[ch->scanned]);
+    ch->catching_up = !ch->text_done && ch->scanned < n;
+    if (ch->catching_up)
+        tr_stream_due(s);
+}
+
 bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch)
 {
     const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
@@ -151,10 +168,10 @@ bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch)
     if (!ch->admitted && !admit(s, ch, r))
         return lose(s, ch, TR_ERR_ENGINE_LOST);
     bool moved = state != ch->state || ch->scanned < (uint64_t)n;
+    scan_new(s, ch, (uint64_t)n);
+    if (ch->catching_up && tr_state_terminal(state)) /* it ends when its end has been seen */
+        return true;
     ch->state = state;
-    const uint32_t *ids = tr_choice_output(s, ch);
-    while (!ch->text_done && ch->scanned < (uint64_t)n)
-        scan_token(s, ch, ids[ch->scanned]);
     if (moved)
         TR_FAULT_FOR(FRONTEND_SCANNED, s->ask->params.seed);
     if (ch->text_done && ch->scanned < (uint64_t)n)

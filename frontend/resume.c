@@ -58,7 +58,7 @@ bool tr_resume_reached(struct tr_stream *s, bool all_out)
         tr_stream_opened(s);
         return true;
     }
-    if (all_out || s->choice[0].paused)
+    if (all_out || s->choice[0].paused || s->choice[0].catching_up)
         return true; /* what is left comes with the end, or in the next turn */
     answer_position(s);
     return false;

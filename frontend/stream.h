@@ -47,6 +47,7 @@ struct tr_choice {
     bool lost; /* the slot is another's: `scanned` and what follows it here is all there is */
     uint32_t billed_prompt; /* prompt tokens that count for this choice; from `admitted` on */
     bool text_done;         /* the last token of the text has been scanned */
+    bool catching_up;       /* what is published is scanned further in the next turn */
     bool cut;               /* it ended without an end of its own: what is held is not shown */
     bool echo_done;
     bool flushed;  /* the sending scan has been told that no more tokens come */

@@ -472,6 +472,40 @@ Test(hold, a_given_stream_is_built_from_its_ring_and_says_nothing_before_it_is_o
     tr_rig_close(c, false);
 }
 
+Test(hold, a_long_stream_of_another_frontend_is_gone_through_in_several_turns)
+{
+    enum { TOKENS = 450 };
+    static char many_a[TOKENS + 1];
+    uint32_t slot = strange_stream(HELD(",\"stop\":[\"xyz\"]"));
+
+    memset(many_a, 'a', TOKENS);
+    tr_sengine_text(&rig.engine, slot, many_a);
+    end_it(slot);
+    tr_sengine_give(&rig.engine, slot, given);
+    struct tr_rig_client *c = tr_rig_connect(&rig, 0);
+    char path[128], id[TR_STREAM_ID_BYTES];
+    const struct tr_ring *r = tr_ring_at(&rig.shm, slot);
+    tr_stream_id_format((struct tr_stream_id){.slot = slot, .gen = r->gen, .rand = r->stream_rand},
+                        id);
+    snprintf(path, sizeof(path), "/v1/streams/%s?after=%d", id, TOKENS + 1);
+    tr_rig_send(c, "GET", path, "Accept: application/x-ndjson\r\n", NULL);
+    uint64_t scanned = 0, most = 0;
+    for (int i = 0; i < 40; i++) {
+        tr_fe_turn(&rig.fe, false);
+        uint64_t now = cursor_of(slot)->scanned;
+        most = now - scanned > most ? now - scanned : most;
+        scanned = now;
+        tr_sengine_step(&rig.engine);
+    }
+    cr_expect_gt(scanned, (uint64_t)TOKENS - 1);
+    cr_expect_lt(most, (uint64_t)TOKENS - 1, "not in one");
+    receive(c);
+    cr_expect_eq(status_of(c), 200, "%s", c->buf);
+    cr_expect_str_eq(text_of(c), "a", "what was not scanned yet is not missing");
+    cr_expect(strstr(tr_rig_body(c), "response.incomplete"));
+    tr_rig_close(c, false);
+}
+
 Test(hold, a_given_stream_for_which_there_is_no_place_is_cancelled)
 {
     uint32_t slot = strange_stream(HELD(""));
