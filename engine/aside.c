@@ -68,6 +68,7 @@ void tr_aside_back(struct tr_sched *sc, struct tr_seq *q)
 {
     tr_aside_take(sc, q);
     uint32_t at = place_of(sc, sc->active, sc->n_active, q->order);
+    TR_ASSERT(at == sc->n_active || sc->active[at] != q->slot);
     insert(sc->active, sc->n_active, at, q->slot);
     sc->n_active++;
 }

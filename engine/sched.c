@@ -436,8 +436,8 @@ bool tr_sched_turn(struct tr_sched *sc)
     tr_sched_read_control(sc);
     tr_admit_all(sc);
     read_commands(sc);
+    look_again(sc); /* before others are put aside, who are in `active` for the rest of this turn */
     read_cursors(sc);
-    look_again(sc);
     if (sc->cut)
         end_aside(sc);
     forget_gone(sc);

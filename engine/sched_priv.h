@@ -135,7 +135,7 @@ void tr_sched_ring_bells(struct tr_sched *sc);
 void tr_aside_put(struct tr_sched *sc, struct tr_seq *q);
 /* Not any more, whatever comes next. */
 void tr_aside_take(struct tr_sched *sc, struct tr_seq *q);
-/* Into `active`, at the place of its admission. */
+/* Into `active`, of which it has been taken out, at the place of its admission. */
 void tr_aside_back(struct tr_sched *sc, struct tr_seq *q);
 /* The n youngest of those that hold blocks give them back. */
 void tr_aside_evict(struct tr_sched *sc, uint32_t n);

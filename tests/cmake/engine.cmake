@@ -16,6 +16,9 @@ tr_unit_test(engine sim)
 foreach(noun admit engine handover offer settle recover slot_stat step suspect)
   tr_unit_test(engine ${noun} enginerig)
 endforeach()
+if(TARGET unit_engine_handover)
+  target_link_options(unit_engine_handover PRIVATE LINKER:--wrap=tr_cursor_at)
+endif()
 # Under ASan the real model takes four minutes for what unit_engine_step and unit_engine_forward see
 # on small ones; under TSan it is the only place where engine and threads work on real batches.
 if(NOT TOKENRING_SANITIZE MATCHES "address")

@@ -459,6 +459,42 @@ Test(handover, a_cursor_whose_bit_was_lost_is_seen_in_the_end)
     cr_assert_eq(tr_rig_published(&r, &q), 2 * WINDOW);
 }
 
+/* A reader that catches up between two looks of the engine: before the second one from here. */
+static struct {
+    uint32_t slot, looks; /* looks 0: not armed */
+} quick;
+
+struct tr_cursor *__real_tr_cursor_at(const struct tr_shm *s, uint32_t area, uint32_t slot);
+struct tr_cursor *__wrap_tr_cursor_at(const struct tr_shm *s, uint32_t area, uint32_t slot);
+
+struct tr_cursor *__wrap_tr_cursor_at(const struct tr_shm *s, uint32_t area, uint32_t slot)
+{
+    struct tr_cursor *c = __real_tr_cursor_at(s, area, slot);
+    if (tr_role == TR_ROLE_ENGINE && quick.looks && slot == quick.slot && --quick.looks == 0) {
+        atomic_store(&c->scanned, WINDOW);
+        atomic_store(&c->sent, WINDOW);
+    }
+    return c;
+}
+
+/* With one slot, the turn that puts its request aside is also the one in which its number comes up. */
+Test(handover, a_cursor_that_moves_in_the_turn_that_puts_its_request_aside)
+{
+    tr_engine_rig_close(&r);
+    struct tr_engine_rig_config c = {
+        .shm = {.n_slots = 1, .n_admit = 1, .max_seqs = 1, .window = WINDOW, .ledger = 1}};
+    tr_engine_rig_open(&r, &c);
+    struct tr_rig_req q = submit(0);
+    while (tr_rig_state(&r, &q) != TR_PARKED)
+        tr_rig_turn(&r);
+    quick.slot = q.slot;
+    quick.looks = 2;
+    turn_n(2 * WINDOW);
+    cr_assert_eq(quick.looks, 0);
+    cr_assert_eq(tr_rig_published(&r, &q), 2 * WINDOW);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_SLOTS_BUSY), 1, "it is there once");
+}
+
 Test(handover, an_adoption_of_nothing_that_fits_is_refused)
 {
     struct tr_rig_ask plain = tr_rig_ask();
