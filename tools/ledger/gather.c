@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the spool ---- */
 
@@ -172,6 +173,9 @@ int tr_gather_open(struct tr_gather *g, const char *address, const char *spool,
     struct tr_spool_reader reader = {take_entry, take_bad, g};
     if (tr_spool_place(address, spool, dir, sizeof(dir)))
         return tr_errf(err, -ENAMETOOLONG, "the path of the spool is too long");
+    /* The usual place may be empty; a name that was given and is wrong would hide records. */
+    if (*spool && access(dir, F_OK) < 0)
+        return tr_errf(err, -errno, "cannot read the spool %s: %s", dir, strerror(errno));
     g->live = tr_spool_is_live(dir);
     int ret = tr_spool_each(dir, g->live, &reader, err);
     if (ret)

@@ -204,3 +204,16 @@ Test(ledger_gather, a_spool_without_its_database_is_read)
     expect_order(&s, "r1s ");
     cr_expect_eq(access(file, F_OK), -1, "and none is made");
 }
+
+Test(ledger_gather, a_spool_that_was_named_must_be_there)
+{
+    const struct tr_entry e = bill(1, 100);
+    struct tr_errbuf err = {""};
+    struct tr_gather g = {0};
+    into_database(&e, 1);
+    cr_expect_eq(tr_gather_open(&g, file, "/nonexistent/spool", &err), -ENOENT);
+    cr_expect_not_null(strstr(err.msg, "/nonexistent/spool"));
+    tr_gather_close(&g);
+    struct seen s = gather(NULL);
+    expect_order(&s, "r1 ");
+}
