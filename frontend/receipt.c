@@ -42,7 +42,7 @@ static void make_room(struct tr_receipt *r, uint64_t acked)
 
 void tr_receipt_mark(struct tr_receipt *r, struct tr_conn *c, uint64_t tokens)
 {
-    if (r->n_marks && r->mark[r->n_marks - 1].tokens == tokens)
+    if (r->n_marks && r->mark[r->n_marks - 1].tokens >= tokens)
         return;
     if (r->n_marks == TR_RECEIPT_MARKS)
         make_room(r, tr_conn_acked(c));

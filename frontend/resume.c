@@ -64,6 +64,14 @@ bool tr_resume_reached(struct tr_stream *s, bool all_out)
     return false;
 }
 
+void tr_resume_begins(struct tr_stream *s)
+{
+    const struct tr_choice *ch = &s->choice[0];
+
+    tr_receipt_mark(&s->receipt, s->conn, ch->sent - ch->event_tokens);
+    tr_stat_add(s->fe->stat, TR_STAT_RESUMED, 1);
+}
+
 void tr_resume_nothing(struct tr_stream *s)
 {
     answer_position(s);

@@ -22,6 +22,9 @@ void tr_resume_give(struct tr_stream *s, const struct tr_reader *r);
  * event, the reader has been told and the stream is held again, or gone. */
 bool tr_resume_reached(struct tr_stream *s, bool all_out);
 
+/* His position was reached: what he says that he has is noted. */
+void tr_resume_begins(struct tr_stream *s);
+
 /* The end has been gone through and nothing was written: the reader has all, or claims to have more. */
 void tr_resume_nothing(struct tr_stream *s);
 

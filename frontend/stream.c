@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "frontend/hold.h"
+#include "frontend/resume.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,9 +195,9 @@ void tr_stream_head(struct tr_stream *s)
     if (!s->head_due)
         return;
     s->head_due = false;
-    tr_conn_stream_begin(s->conn, tr_frame_content_type(s->frame));
     if (s->resumed)
-        tr_stat_add(s->fe->stat, TR_STAT_RESUMED, 1);
+        tr_resume_begins(s);
+    tr_conn_stream_begin(s->conn, tr_frame_content_type(s->frame));
 }
 
 void tr_stream_opened(struct tr_stream *s)

@@ -69,13 +69,18 @@ static uint32_t slot_of(uint32_t k)
     return slot;
 }
 
-static struct tr_rig_client *ask_for(const char *method, uint32_t slot, const char *query)
+static struct tr_stream_id name_of(uint32_t slot)
 {
     const struct tr_ring *r = tr_ring_at(&rig.shm, slot);
+
+    return (struct tr_stream_id){.slot = slot, .gen = r->gen, .rand = r->stream_rand};
+}
+
+static struct tr_rig_client *ask_for(const char *method, uint32_t slot, const char *query)
+{
     char path[128], id[TR_STREAM_ID_BYTES];
 
-    tr_stream_id_format((struct tr_stream_id){.slot = slot, .gen = r->gen, .rand = r->stream_rand},
-                        id);
+    tr_stream_id_format(name_of(slot), id);
     snprintf(path, sizeof(path), "/v1/streams/%s%s", id, query);
     return send_it(method, path, "Accept: application/x-ndjson\r\n", NULL);
 }
@@ -484,9 +489,7 @@ Test(hold, a_long_stream_of_another_frontend_is_gone_through_in_several_turns)
     tr_sengine_give(&rig.engine, slot, given);
     struct tr_rig_client *c = tr_rig_connect(&rig, 0);
     char path[128], id[TR_STREAM_ID_BYTES];
-    const struct tr_ring *r = tr_ring_at(&rig.shm, slot);
-    tr_stream_id_format((struct tr_stream_id){.slot = slot, .gen = r->gen, .rand = r->stream_rand},
-                        id);
+    tr_stream_id_format(name_of(slot), id);
     snprintf(path, sizeof(path), "/v1/streams/%s?after=%d", id, TOKENS + 1);
     tr_rig_send(c, "GET", path, "Accept: application/x-ndjson\r\n", NULL);
     uint64_t scanned = 0, most = 0;
@@ -504,6 +507,32 @@ Test(hold, a_long_stream_of_another_frontend_is_gone_through_in_several_turns)
     cr_expect_str_eq(text_of(c), "a", "what was not scanned yet is not missing");
     cr_expect(strstr(tr_rig_body(c), "response.incomplete"));
     tr_rig_close(c, false);
+}
+
+Test(hold, what_a_reader_says_that_he_has_was_delivered)
+{
+    static char many_a[401];
+    struct tr_delivery d;
+    uint32_t slot = strange_stream(HELD(""));
+
+    memset(many_a, 'a', 400);
+    tr_sengine_text(&rig.engine, slot, many_a);
+    tr_sengine_give(&rig.engine, slot, given);
+    tr_rig_run(&rig);
+    records(&d);
+    char path[128], id[TR_STREAM_ID_BYTES];
+    struct tr_rig_client *c = tr_rig_connect(&rig, 1024);
+    tr_stream_id_format(name_of(slot), id);
+    snprintf(path, sizeof(path), "/v1/streams/%s?after=300", id);
+    tr_rig_send(c, "GET", path, "Accept: application/x-ndjson\r\n", NULL);
+    tr_rig_run(&rig);
+    leave(c);
+    tr_sengine_drain(&rig.engine, TR_DRAIN_CLOSED);
+    end_it(slot);
+    tr_rig_run(&rig);
+    cr_expect_eq(records(&d), 1u);
+    cr_expect_geq(d.delivered_tokens, 300u, "%u", d.delivered_tokens);
+    cr_expect_lt(d.delivered_tokens, 402u, "he did not read");
 }
 
 Test(hold, a_given_stream_for_which_there_is_no_place_is_cancelled)
