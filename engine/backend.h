@@ -52,7 +52,7 @@ enum tr_kv_type { TR_KV_F16, TR_KV_Q8_0, TR_KV_F32 };
 
 struct tr_backend_config {
     const char *model_path; /* file; for sim NULL means the built-in vocabulary */
-    int weights_fd; /* above 0: memory where packed weights outlive the engine; open closes it */
+    int weights_fd; /* above 0: where packed weights outlive the engine; closed when they are there */
     enum tr_math math;
     enum tr_kv_type kv_type;
     uint32_t n_threads; /* >= 1, the caller's thread included */

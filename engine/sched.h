@@ -46,8 +46,9 @@ struct tr_sched_config {
 struct tr_shm;
 struct tr_sched;
 
-/* Takes over the shared memory: what a former engine left goes on, or ends if its end was reached.  Allocates all that
- * does not depend on the model.  NULL and a sentence without memory or with a bad configuration. */
+/* Takes over the shared memory: what a former engine left goes on, or ends if its end was reached.
+ * Allocates all that does not depend on the model.  NULL and a sentence without memory or with a bad
+ * configuration. */
 struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
                               struct tr_errbuf *err);
 

@@ -30,13 +30,15 @@ void tr_suspect_pass_begins(struct tr_sched *sc)
         if (sc->plan_do[i].rows)
             atomic_store_explicit(&tr_ring_at(sc->s, sc->active[i])->pass, pass,
                                   memory_order_relaxed);
-    /* Release: who died behind this has named all that were with it. */
+    /* Release: who died behind this has named all that were with it; pairs with the acquire in
+     * is_evidence, in the next engine. */
     atomic_store_explicit(&rings->in_pass, sc->my_epoch, memory_order_release);
 }
 
 void tr_suspect_pass_ends(struct tr_sched *sc)
 {
-    atomic_store_explicit(&sc->s->rings->in_pass, 0, memory_order_release);
+    /* Relaxed: what a crash finds done is what was done before it in this process. */
+    atomic_store_explicit(&sc->s->rings->in_pass, 0, memory_order_relaxed);
 }
 
 /* ---- after a death ---- */

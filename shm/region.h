@@ -37,9 +37,8 @@ struct tr_rings {
     _Atomic uint32_t step;  /* release: steps done, modulo 2^32 */
     /* The forward pass, for whoever looks after a death (engine/suspect.c): who was in it says so in
      * his ring. */
-    _Atomic uint32_t
-        in_pass;           /* release: the engine's epoch, from before it until all is sampled; 0 */
-    _Atomic uint64_t pass; /* relaxed, before in_pass: passes begun */
+    _Atomic uint32_t in_pass;       /* release: the engine's epoch until all is sampled, then 0 */
+    _Atomic uint64_t pass;          /* relaxed, before in_pass: passes begun */
     _Atomic uint64_t bills_counted; /* relaxed: records of the accounting queue in the statistics */
     TR_LINE _Atomic uint64_t subq_head[TR_MAX_AREAS]; /* release: messages consumed */
     _Atomic uint32_t area_ack[TR_MAX_AREAS]; /* release: epoch whose death has been dealt with */

@@ -316,8 +316,7 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
     if (h->frontend.resume_window_ns)
         tr_log(TR_LOG_INFO,
                "up to %u resumable streams are kept for %.0f s without a reader, with %.1f KiB "
-               "each in "
-               "their frontends",
+               "each in their frontends",
                h->frontend.hold_slots, (double)h->frontend.resume_window_ns / 1e9,
                (double)b.held / kib);
 }
