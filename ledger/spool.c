@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ledger/spool.h"
+/* What the main thread does; the sink thread's side is in spool_take.c. */
+#include "ledger/spool_priv.h"
 
-#include "base/assert.h"
 #include "base/fault.h"
 #include "ledger/frame.h"
 #include "ledger/pack.h"
@@ -9,8 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -19,48 +17,10 @@
 
 enum {
     GROUP_BYTES = 1 << 20,
-    CHUNK_BYTES = 256 << 10, /* what the sink thread reads at once */
     SEGMENT_BYTES = 4 << 20, /* a segment is ended when it is larger, */
     SEGMENTS_MIN = 8,        /* or larger than this part of the limit */
     SEGMENT_LEAST = 4 << 10
 };
-
-struct segment {
-    uint64_t number, len;
-};
-
-struct tr_spool {
-    /* main thread */
-    int dir, lock, fd; /* fd: of the segment that is written to, -1 when there is none */
-    uint8_t *group;
-    size_t used;
-    uint64_t max, segment_max, next;
-    uint64_t open_len; /* of the segment that is written to */
-    bool named;        /* its name in the folder outlives a power cut */
-    /* either, under the mutex */
-    pthread_mutex_t mutex;
-    struct segment *seg; /* oldest first */
-    size_t n_seg;
-    bool open;                  /* the last of them is written to */
-    struct tr_spool_place done; /* all before it is in the database */
-    uint64_t bytes;
-    /* sink thread */
-    int in;             /* of the oldest segment, -1 when not open */
-    uint64_t in_number; /* whose it is */
-    uint8_t *chunk;
-    uint64_t told; /* anomalies before this place of it have been reported */
-    bool damaged;  /* it is to be set aside */
-};
-
-static void lock(struct tr_spool *p)
-{
-    pthread_mutex_lock(&p->mutex);
-}
-
-static void unlock(struct tr_spool *p)
-{
-    pthread_mutex_unlock(&p->mutex);
-}
 
 /* ---- opening ---- */
 
@@ -106,7 +66,7 @@ static int find_segments(struct tr_spool *p, const char *dir, struct tr_errbuf *
         p->next = list[i].number + 1;
         if (list[i].aside)
             continue;
-        p->seg[p->n_seg++] = (struct segment){list[i].number, (uint64_t)list[i].size};
+        p->seg[p->n_seg++] = (struct tr_spool_segment){list[i].number, (uint64_t)list[i].size};
         p->bytes += (uint64_t)list[i].size;
     }
     free(list);
@@ -126,7 +86,7 @@ int tr_spool_open(struct tr_spool **out, const char *dir, uint64_t max, struct t
     if (p->segment_max < SEGMENT_LEAST)
         p->segment_max = SEGMENT_LEAST;
     p->group = malloc(GROUP_BYTES);
-    p->chunk = malloc(CHUNK_BYTES);
+    p->chunk = malloc(TR_SPOOL_CHUNK);
     int ret = p->group && p->chunk ? take_folder(p, dir, err)
                                    : tr_errf(err, -ENOMEM, "no memory for the ledger's spool");
     if (!ret)
@@ -139,20 +99,13 @@ int tr_spool_open(struct tr_spool **out, const char *dir, uint64_t max, struct t
     return 0;
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 /* ---- writing: main thread ---- */
 
 uint64_t tr_spool_bytes(struct tr_spool *p)
 {
-    lock(p);
+    tr_spool_lock(p);
     uint64_t bytes = p->bytes;
-    unlock(p);
+    tr_spool_unlock(p);
     return bytes;
 }
 
@@ -190,14 +143,14 @@ static int begin_segment(struct tr_spool *p)
         return -e;
     }
     p->next++; /* whatever happens to this one, its name is used */
-    lock(p);
-    struct segment *more = realloc(p->seg, (p->n_seg + 1) * sizeof(*more));
+    tr_spool_lock(p);
+    struct tr_spool_segment *more = realloc(p->seg, (p->n_seg + 1) * sizeof(*more));
     if (more) {
         p->seg = more;
-        p->seg[p->n_seg++] = (struct segment){p->next - 1, 0};
+        p->seg[p->n_seg++] = (struct tr_spool_segment){p->next - 1, 0};
         p->open = true;
     }
-    unlock(p);
+    tr_spool_unlock(p);
     if (!more) {
         close(fd);
         return -ENOMEM;
@@ -210,10 +163,10 @@ static int begin_segment(struct tr_spool *p)
 
 static void end_segment(struct tr_spool *p)
 {
-    lock(p);
+    tr_spool_lock(p);
     p->open = false;
-    unlock(p);
-    close_fd(&p->fd);
+    tr_spool_unlock(p);
+    tr_spool_close_fd(&p->fd);
 }
 
 /* The first group that must be durable need not be the first of its segment. */
@@ -254,10 +207,10 @@ int tr_spool_commit(struct tr_spool *p, bool sync)
         return ret;
     }
     p->open_len += p->used;
-    lock(p);
+    tr_spool_lock(p);
     p->seg[p->n_seg - 1].len += p->used;
     p->bytes += p->used;
-    unlock(p);
+    tr_spool_unlock(p);
     p->used = 0;
     if (p->open_len >= p->segment_max)
         end_segment(p);
@@ -272,170 +225,20 @@ static bool oldest_is_done(const struct tr_spool *p)
 
 bool tr_spool_is_empty(struct tr_spool *p)
 {
-    lock(p);
+    tr_spool_lock(p);
     bool empty = p->n_seg == 0 || (p->n_seg == 1 && oldest_is_done(p));
-    unlock(p);
+    tr_spool_unlock(p);
     return empty;
 }
 
 bool tr_spool_trim(struct tr_spool *p, uint64_t least)
 {
-    lock(p);
+    tr_spool_lock(p);
     bool trim = p->open && p->n_seg == 1 && oldest_is_done(p) && p->seg[0].len > least;
-    unlock(p);
+    tr_spool_unlock(p);
     if (trim)
         end_segment(p);
     return trim;
-}
-
-/* ---- reading: sink thread ---- */
-
-/* Which segment is the oldest, and how far it may be read; false: there is none. */
-static bool oldest(struct tr_spool *p, struct segment *seg, bool *ended, uint64_t *from)
-{
-    lock(p);
-    bool any = p->n_seg > 0;
-    if (any) {
-        *seg = p->seg[0];
-        *ended = p->n_seg > 1 || !p->open;
-        *from = p->done.segment == seg->number ? p->done.at : 0;
-    }
-    unlock(p);
-    return any;
-}
-
-static int open_oldest(struct tr_spool *p, uint64_t number)
-{
-    char name[TR_SPOOL_NAME_BYTES];
-    if (p->in >= 0 && p->in_number == number)
-        return 0;
-    close_fd(&p->in);
-    tr_spool_name(number, false, name);
-    p->in = openat(p->dir, name, O_RDONLY | O_CLOEXEC);
-    p->in_number = number;
-    p->told = 0;
-    p->damaged = false;
-    return p->in < 0 ? -errno : 0;
-}
-
-/* The oldest segment is in the database. */
-static void drop_oldest(struct tr_spool *p)
-{
-    char name[TR_SPOOL_NAME_BYTES], aside[TR_SPOOL_NAME_BYTES];
-    lock(p);
-    struct segment seg = p->seg[0];
-    memmove(p->seg, p->seg + 1, --p->n_seg * sizeof(*p->seg));
-    p->bytes -= seg.len;
-    unlock(p);
-    tr_spool_name(seg.number, false, name);
-    tr_spool_name(seg.number, true, aside);
-    /* One that cannot be removed is read once more by the next process. */
-    if (p->damaged && p->in_number == seg.number)
-        (void)renameat(p->dir, name, p->dir, aside);
-    else
-        (void)unlinkat(p->dir, name, 0);
-    close_fd(&p->in);
-    p->in_number = 0;
-    p->damaged = false;
-}
-
-struct taking {
-    struct tr_spool *p;
-    struct tr_entry *e;
-    int n;
-    void (*bad)(void *arg, const struct tr_spool_bad *b);
-    void *arg;
-};
-
-static void take_entry(void *arg, const struct tr_entry *e)
-{
-    struct taking *t = arg;
-    t->e[t->n++] = *e;
-}
-
-static void take_bad(void *arg, const struct tr_spool_bad *b)
-{
-    struct taking *t = arg;
-    t->p->damaged |= b->fault != TR_SPOOL_TORN;
-    if (b->at < t->p->told)
-        return;
-    t->p->told = b->at + b->len;
-    t->bad(t->arg, b);
-}
-
-/* Pieces of the chunk until there is no room for another entry. */
-static size_t take_pieces(struct taking *t, int max, size_t n, bool whole, const char *file,
-                          uint64_t at)
-{
-    struct tr_spool_reader r = {take_entry, take_bad, t};
-    size_t done = 0, len;
-    while (t->n < max && (len = tr_spool_piece(t->p->chunk, n, done, whole, file, at, &r)) != 0)
-        done += len;
-    return done;
-}
-
-static int take_from(struct tr_spool *p, const struct segment *seg, bool ended, uint64_t from,
-                     struct taking *t, int max, uint64_t *upto)
-{
-    char name[TR_SPOOL_NAME_BYTES];
-    int ret = open_oldest(p, seg->number);
-    tr_spool_name(seg->number, false, name);
-    if (ret == -ENOENT) { /* somebody has removed it: told, and passed over */
-        take_bad(t, &(struct tr_spool_bad){TR_SPOOL_DAMAGED, name, from, seg->len - from});
-        *upto = seg->len;
-        return 0;
-    }
-    if (ret)
-        return ret;
-    size_t n = seg->len - from < CHUNK_BYTES ? (size_t)(seg->len - from) : CHUNK_BYTES;
-    ssize_t got = tr_spool_pread(p->in, p->chunk, n, from);
-    if (got < 0)
-        return (int)got;
-    if ((size_t)got < n) /* somebody has cut it: what is missing was not there */
-        n = (size_t)got;
-    bool whole = ended && (from + n == seg->len || n < CHUNK_BYTES);
-    *upto = from + take_pieces(t, max, n, whole, name, from);
-    if (n == 0 && ended)
-        *upto = seg->len;
-    return 0;
-}
-
-int tr_spool_take(struct tr_spool *p, struct tr_entry *e, int max, struct tr_spool_place *upto,
-                  void (*bad)(void *arg, const struct tr_spool_bad *b), void *arg)
-{
-    struct segment seg;
-    bool ended = false;
-    uint64_t from = 0, to = 0;
-    while (oldest(p, &seg, &ended, &from)) {
-        struct taking t = {.p = p, .e = e, .bad = bad, .arg = arg};
-        if (from >= seg.len) {
-            if (!ended)
-                return 0;
-            drop_oldest(p);
-            continue;
-        }
-        int ret = take_from(p, &seg, ended, from, &t, max, &to);
-        if (ret)
-            return ret;
-        *upto = (struct tr_spool_place){seg.number, to};
-        if (t.n || to == from)
-            return t.n;
-        tr_spool_done(p, *upto); /* anomalies only */
-    }
-    return 0;
-}
-
-void tr_spool_done(struct tr_spool *p, struct tr_spool_place upto)
-{
-    lock(p);
-    bool drop = false;
-    if (p->n_seg && p->seg[0].number == upto.segment) {
-        p->done = upto;
-        drop = upto.at >= p->seg[0].len && (p->n_seg > 1 || !p->open);
-    }
-    unlock(p);
-    if (drop)
-        drop_oldest(p);
 }
 
 /* ---- the end ---- */
@@ -444,12 +247,12 @@ void tr_spool_close(struct tr_spool *p)
 {
     if (!p)
         return;
-    close_fd(&p->fd);
+    tr_spool_close_fd(&p->fd);
     if (p->n_seg == 1 && oldest_is_done(p))
-        drop_oldest(p);
-    close_fd(&p->in);
-    close_fd(&p->lock);
-    close_fd(&p->dir);
+        tr_spool_drop_oldest(p);
+    tr_spool_close_fd(&p->in);
+    tr_spool_close_fd(&p->lock);
+    tr_spool_close_fd(&p->dir);
     pthread_mutex_destroy(&p->mutex);
     free(p->seg);
     free(p->group);
