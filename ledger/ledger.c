@@ -55,7 +55,7 @@ struct ledger {
     bool full;      /* the spool had no room for what came last */
     bool told_full; /* log changes */
     bool failing;   /* the last write failed: the same */
-    bool lost;      /* records are missing for good */
+    int lost;       /* -errno: records are missing for good */
 };
 
 static void beat(struct ledger *l)
@@ -245,8 +245,11 @@ static void settle_one(void *arg, const struct tr_bill *b)
     struct ledger *l = arg;
     struct tr_entry e;
     tr_row_of_bill(b, l->c->model, &e);
-    if (!add(l, &e) && (tr_spool_commit(l->spool, true) || !add(l, &e)))
-        l->lost = true;
+    if (add(l, &e))
+        return;
+    int ret = tr_spool_commit(l->spool, true);
+    if (ret || !add(l, &e))
+        l->lost = ret ? ret : -ENOMEM;
 }
 
 /* The queue is emptied for as long as there is somebody to say that it takes too long. */
@@ -266,9 +269,10 @@ static void settle(struct ledger *l)
     empty_queue(l);
     tr_settle_rings(l->s, settle_one, l);
     int ret = tr_spool_commit(l->spool, true);
-    l->lost |= ret != 0;
+    if (ret)
+        l->lost = ret;
     if (l->lost)
-        tr_log(TR_LOG_ERROR, "cannot settle into the ledger's spool: %s", strerror(-ret));
+        tr_log(TR_LOG_ERROR, "cannot settle into the ledger's spool: %s", strerror(-l->lost));
     tr_feed_wake(l->feed);
 }
 
@@ -417,7 +421,7 @@ int tr_ledger_main(struct tr_shm *s, const struct tr_ledger_config *c)
     confirm_again(&l);
     if (l.signals >= 0 && start(&l) == 0) {
         run(&l);
-        status = l.lost;
+        status = l.lost != 0;
         if (!end_feed(&l, getppid() == c->parent_pid ? TOLD_MS : ORPHAN_MS))
             _exit(status);
     }
