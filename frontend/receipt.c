@@ -12,10 +12,10 @@
 struct tr_receipt_wait {
     struct tr_conn_delivery d;
     struct tr_fe *fe;
-    struct tr_receipt
-        *live;           /* whose stream is still there; NULL: the record is ours to write, ... */
-    bool mute;           /* ... unless somebody else does */
     struct tr_receipt r; /* as it was when the answer was complete */
+    /* Whose stream is still there.  NULL: the record is ours to write, unless somebody else does. */
+    struct tr_receipt *live;
+    bool mute;
 };
 
 void tr_receipt_init(struct tr_receipt *r, const char request_id[TR_ID_BYTES],
