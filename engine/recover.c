@@ -248,9 +248,10 @@ static void go_on_group(struct tr_sched *sc, struct tr_seq *lead)
     }
 }
 
+/* A dead owner's word counts as long as nobody else has its area. */
 static void read_release(struct tr_sched *sc, struct tr_seq *q)
 {
-    if (q->area >= sc->s->config.n_areas || !q->confirmed)
+    if (q->area >= sc->s->config.n_areas || !q->confirmed || q->epoch != sc->epoch[q->area])
         return;
     uint64_t word = tr_cmd_word(sc->s, q->area, q->slot);
     q->released = tr_cmd_gen(word) == q->gen && (tr_cmd_flags(word) & TR_CMD_RELEASE);

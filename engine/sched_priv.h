@@ -35,7 +35,7 @@ struct tr_sched {
     uint32_t n_offered;
     uint32_t *active; /* [n_slots] not ended and not aside, by order of admission */
     uint32_t n_active;
-    uint32_t n_aside;       /* parked ones that no turn looks at, see aside.c */
+    uint32_t n_aside;       /* parked ones that are not in `active`, see aside.c */
     uint32_t look_at;       /* slot that was looked at again last */
     uint32_t *aside_kv;     /* [n_slots] of those, the ones that hold blocks, oldest first */
     uint32_t *aside_blocks; /* [n_slots] how many each of them holds */

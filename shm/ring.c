@@ -46,6 +46,7 @@ const uint32_t *tr_ring_steps(const struct tr_shm *s, uint32_t slot)
 
 /* Word: area in bits 0..7, confirmed in bit 8, epoch in 32..63. */
 #define CONFIRMED 0x100u
+_Static_assert(TR_MAX_AREAS <= 0xff, "an area, or nobody, fits into the word of the owner");
 
 struct tr_owner tr_ring_owner(const struct tr_ring *r)
 {
