@@ -24,8 +24,8 @@ enum {
 
 /* ---- opening ---- */
 
-/* So that the folder itself is there after a power cut.  If that cannot be had, the first commit that
- * must be durable says so. */
+/* So that the folder itself is there after a power cut.  A folder above it that may not be read is no
+ * reason not to start. */
 static void sync_parent(int dir)
 {
     int fd = openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
