@@ -83,11 +83,12 @@ void tr_handover_dead(struct tr_sched *sc)
         if (q->use != TR_SLOT_LIVE || tr_sched_owner_alive(sc, q->area, q->epoch))
             continue;
         last_words(sc, q);
+        bool goes_on = is_resumable(q) && !q->released;
+        if (!goes_on && !tr_state_terminal(q->state))
+            tr_settle_cancel(sc, q, TR_ERR_FRONTEND_LOST); /* reads when its client had gone */
         q->confirmed = false;
-        if (is_resumable(q) && !q->released)
+        if (goes_on)
             bequeath(sc, q, given);
-        else if (!tr_state_terminal(q->state))
-            tr_settle_cancel(sc, q, TR_ERR_FRONTEND_LOST);
     }
 }
 

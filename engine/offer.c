@@ -57,10 +57,11 @@ static void open_slot(struct tr_sched *sc, uint32_t slot)
     TR_FAULT(ENGINE_OFFER_OPEN);
 }
 
-/* Takes back up to n open slots; one that is claimed in that moment stays with its frontend. */
+/* Takes back up to n open slots; one that is claimed in that moment stays with its frontend.  Many
+ * turns want some when none is left: readers of parked requests have come back. */
 static void take_back(struct tr_sched *sc, uint32_t n)
 {
-    for (uint32_t slot = 0; n && slot < sc->s->config.n_slots; slot++) {
+    for (uint32_t slot = 0; n && sc->n_offered && slot < sc->s->config.n_slots; slot++) {
         struct tr_seq *q = &sc->seq[slot];
         struct tr_claim open = {.state = TR_CLAIM_OPEN, .gen = q->gen};
         struct tr_claim shut = {.state = TR_CLAIM_CLOSED, .gen = q->gen};

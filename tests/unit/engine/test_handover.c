@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "enginerig/engine_rig.h"
 
+#include "base/clock.h"
 #include "base/sim_vocab.h"
 #include "shm/lpring.h"
 
@@ -287,6 +288,21 @@ Test(handover, a_cancel_of_the_dead_one_counts)
     cr_assert_eq(tr_rig_state(&r, &q), TR_CANCELLED);
     cr_assert_eq(tr_rig_ring(&r, &q)->err, TR_ERR_CANCELLED);
     check_owner(&q, 1, false);
+}
+
+Test(handover, when_a_client_of_the_dead_one_had_gone_counts_although_no_cancel_says_so)
+{
+    struct tr_rig_ask a = ask_of(0);
+    a.params.flags &= ~(uint32_t)TR_REQ_RESUMABLE;
+    struct tr_rig_req q = tr_rig_submit(&r, &a);
+    turn_n(4);
+    uint64_t seen = tr_now_ns();
+    tr_rig_be_frontend(&r, 0);
+    atomic_store(&tr_cursor_at(&r.s, 0, q.slot)->disconnect_ns, seen);
+    tr_rig_kill_frontend(&r, 0);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_ring(&r, &q)->err, TR_ERR_FRONTEND_LOST);
+    cr_assert_eq(tr_rig_ring(&r, &q)->disconnect_ns, seen);
 }
 
 Test(handover, a_stop_string_found_by_the_dead_one_counts)
