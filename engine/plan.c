@@ -168,12 +168,11 @@ static bool let_in(struct plan *p, uint32_t i, enum tr_plan_what how)
     const struct tr_plan_seq *q = &p->in->seqs[i];
     bool decodes = how == TR_PLAN_UNPARK && !p->todo[i].drop && q->in_kv + 1 == q->total;
     uint32_t rows_left = p->in->max_rows - p->rows;
-    uint32_t places = p->in_batch + (p->in->part == TR_PLAN_OTHERS ? p->places : 0);
-    if (places >= p->in->max_seqs || rows_left == 0 || (!decodes && p->chunk == 0) ||
-        (q->out_rows && p->out == 0))
+    bool other = p->in->part == TR_PLAN_OTHERS;
+    if (p->in_batch + (other ? p->places : 0) >= p->in->max_seqs || rows_left == 0 ||
+        (!decodes && p->chunk == 0) || (q->out_rows && p->out == 0))
         return false;
     uint32_t need = tr_kv_blocks_for(q->total) - min2(held(p, i), tr_kv_blocks_for(q->total));
-    bool other = p->in->part == TR_PLAN_OTHERS;
     uint32_t reserve = p->growers + grows(q) + (other ? p->blocks : 0);
     uint32_t own = parked(p, i) ? held(p, i) : 0;
     if (need + reserve > p->free && need + reserve > p->free + (p->evictable - own))
