@@ -87,7 +87,7 @@ static int append(void)
 
 int main(void)
 {
-    char parent[] = "/tmp/tr-spool-stress-XXXXXX", dir[64], command[96];
+    char parent[] = "/tmp/tr-spool-stress-XXXXXX", dir[64], command[256];
     pthread_t t;
     if (!mkdtemp(parent))
         return 1;
