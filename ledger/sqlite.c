@@ -55,17 +55,37 @@ static struct sqlite *of(struct tr_sink *k)
 
 /* ---- opening ---- */
 
+/* Whether the file that a writer has open is the one of this name: people move and remove files. */
+static bool is_in_place(const struct sqlite *k)
+{
+    struct stat is, was;
+    return fstat(k->lock, &was) == 0 && stat(k->path, &is) == 0 && is.st_dev == was.st_dev &&
+           is.st_ino == was.st_ino;
+}
+
+static void shut(struct sqlite *k)
+{
+    for (int i = 0; i < N_STATEMENTS; i++) {
+        sqlite3_finalize(k->s[i]);
+        k->s[i] = NULL;
+    }
+    /* A file that was moved is made whole: its log keeps the old name, where nobody looks for it. */
+    if (k->db && k->lock >= 0 && !is_in_place(k))
+        sqlite3_wal_checkpoint_v2(k->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    sqlite3_close(k->db);
+    k->db = NULL;
+    /* After SQLite's: closing any descriptor of the file gives up all locks of its own. */
+    if (k->lock >= 0)
+        close(k->lock);
+    k->lock = -1;
+}
+
 static void sqlite_close(struct tr_sink *sink)
 {
     struct sqlite *k = of(sink);
     if (!k)
         return;
-    for (int i = 0; i < N_STATEMENTS; i++)
-        sqlite3_finalize(k->s[i]);
-    sqlite3_close(k->db);
-    /* After SQLite's: closing any descriptor of the file gives up all locks of its own. */
-    if (k->lock >= 0)
-        close(k->lock);
+    shut(k);
     free(k);
 }
 
@@ -303,12 +323,33 @@ static int apply_all(struct sqlite *k, const struct tr_entry *e, size_t n)
     return ret ? ret : run(k, COMMIT, NULL);
 }
 
+/* The next try makes the file of this name, or takes the one that is there. */
+static int leave_moved(struct sqlite *k, struct tr_errbuf *err)
+{
+    shut(k);
+    return tr_errf(err, -EAGAIN, "the ledger %s was moved or removed", k->path);
+}
+
+/* After leave_moved.  0 or -EAGAIN: the records wait for a file that can be used. */
+static int open_again(struct sqlite *k, struct tr_errbuf *err)
+{
+    if (open_all(k, false, err) == 0)
+        return 0;
+    shut(k);
+    return -EAGAIN;
+}
+
 static int sqlite_apply(struct tr_sink *sink, const struct tr_entry *e, size_t n,
                         struct tr_errbuf *err)
 {
     struct sqlite *k = of(sink);
+    if (!k->db && open_again(k, err))
+        return -EAGAIN;
+    if (!is_in_place(k))
+        return leave_moved(k, err);
+    /* And once more: the spool lets go of what is said to be there. */
     if (apply_all(k, e, n) == 0)
-        return 0;
+        return is_in_place(k) ? 0 : leave_moved(k, err);
     tr_sqlite_failed(k->db, k->path, "write to", err);
     for (int i = 0; i < N_STATEMENTS; i++)
         sqlite3_reset(k->s[i]);

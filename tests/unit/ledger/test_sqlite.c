@@ -372,6 +372,57 @@ Test(sqlite, an_empty_file_becomes_one_and_a_missing_one_is_none_to_readers)
     cr_expect_eq(n_got, 1);
 }
 
+static int rows_in(const char *file)
+{
+    struct tr_sink *r = NULL;
+    cr_assert_eq(ops->open(&r, file, true, &err), 0, "%s", err.msg);
+    n_got = 0;
+    cr_assert_eq(ops->each(r, NULL, note, NULL, &err), 0, "%s", err.msg);
+    ops->close(r);
+    return n_got;
+}
+
+Test(sqlite, a_file_that_was_moved_is_made_whole_and_a_new_one_takes_what_comes)
+{
+    const struct tr_entry second = bill(2);
+    char moved[128];
+    snprintf(moved, sizeof(moved), "%s/moved.db", dir);
+    open_it();
+    apply_one(bill(1));
+    cr_assert_eq(rename(path, moved), 0);
+    cr_expect_eq(ops->apply(k, &second, 1, &err), -EAGAIN, "it is not let go of");
+    cr_expect(strstr(err.msg, "moved or removed"), "%s", err.msg);
+    apply(&second, 1);
+    cr_expect_eq(rows_in(moved), 1);
+    cr_expect_eq(rows_in(path), 1);
+}
+
+Test(sqlite, a_file_that_was_moved_is_made_whole_at_the_end_too)
+{
+    char moved[128];
+    snprintf(moved, sizeof(moved), "%s/moved.db", dir);
+    open_it();
+    apply_one(bill(1));
+    cr_assert_eq(rename(path, moved), 0);
+    close_it();
+    cr_expect_eq(rows_in(moved), 1);
+}
+
+Test(sqlite, where_another_file_has_taken_the_place_records_wait)
+{
+    const struct tr_entry second = bill(2);
+    open_it();
+    apply_one(bill(1));
+    cr_assert_eq(unlink(path), 0);
+    by_hand("CREATE TABLE request (a)");
+    for (int i = 0; i < 3; i++)
+        cr_expect_eq(ops->apply(k, &second, 1, &err), -EAGAIN);
+    cr_expect(strstr(err.msg, "another SQLite database"), "%s", err.msg);
+    cr_assert_eq(unlink(path), 0);
+    apply(&second, 1);
+    cr_expect_eq(rows_in(path), 1);
+}
+
 /* What SQLite reads into a name would lose every record at the end of the service. */
 Test(sqlite, every_name_is_that_of_a_file)
 {
