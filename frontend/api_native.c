@@ -379,40 +379,58 @@ static bool is_to_come(const struct tr_fe *fe, struct tr_stream_id id)
     return gen == id.gen && claim.gen == gen && claim.state == TR_CLAIM_CLAIMED;
 }
 
+/* Of one that is not ours, or on its way to us and maybe to another: the engine knows whose it is.
+ * TR_OK and whether it had ended and may be kept for a reader; or why not. */
+static enum tr_err cancel_by_message(struct tr_fe *fe, struct tr_stream_id id, const char *key,
+                                     bool *was_over)
+{
+    struct tr_msg m = {
+        .kind = TR_MSG_CANCEL, .slot = id.slot, .gen = id.gen, .stream_rand = id.rand};
+    uint32_t state = TR_FREE, flags = 0;
+
+    if (!ring_matches(fe, id, key, &state, &flags))
+        return is_to_come(fe, id) ? TR_ERR_ENGINE_DOWN : TR_ERR_NOT_FOUND;
+    *was_over = tr_state_terminal(state) && (flags & TR_REQ_RESUMABLE);
+    /* One that is kept: whoever has it lets it go. */
+    bool tell = !tr_state_terminal(state) || *was_over;
+    return tell && tr_subq_push(fe->shm, &m, 1) ? TR_ERR_OVERLOADED : TR_OK;
+}
+
+static void refuse(struct tr_conn *c, enum tr_err e)
+{
+    tr_conn_error(c, e,
+                  e == TR_ERR_NOT_FOUND     ? "There is no stream with this id."
+                  : e == TR_ERR_ENGINE_DOWN ? "The stream is not admitted yet."
+                                            : NULL,
+                  NULL);
+}
+
 void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
     struct tr_stream_id id;
     char key[TR_KEY_BYTES];
-    uint32_t state = TR_FREE, flags = 0;
+    bool was_over = false;
+    enum tr_err e = TR_OK;
 
     tr_api_key(rq, key);
     if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id) ||
-        id.slot >= fe->shm->config.n_slots)
-        goto unknown;
-    struct tr_stream *own = tr_hold_find(fe, id);
-    if (own) {
-        if (strncmp(own->ask->key, key, sizeof(key)) != 0)
-            goto unknown;
-        tr_stream_cancel_for_good(own);
-    } else {
-        if (!ring_matches(fe, id, key, &state, &flags)) {
-            if (!is_to_come(fe, id))
-                goto unknown;
-            tr_conn_error(c, TR_ERR_ENGINE_DOWN, "The stream is not admitted yet.", NULL);
-            return;
-        }
-        struct tr_msg m = {
-            .kind = TR_MSG_CANCEL, .slot = id.slot, .gen = id.gen, .stream_rand = id.rand};
-        /* One that has ended may be kept for a reader: whoever has it lets it go. */
-        bool tell = !tr_state_terminal(state) || (flags & TR_REQ_RESUMABLE);
-        if (tell && tr_subq_push(fe->shm, &m, 1)) {
-            tr_conn_error(c, TR_ERR_OVERLOADED, NULL, NULL);
-            return;
-        }
+        id.slot >= fe->shm->config.n_slots) {
+        refuse(c, TR_ERR_NOT_FOUND);
+        return;
     }
-    wait_for_end(fe, c, id, !own && tr_state_terminal(state) && (flags & TR_REQ_RESUMABLE));
-    return;
-unknown:
-    tr_conn_error(c, TR_ERR_NOT_FOUND, "There is no stream with this id.", NULL);
+    struct tr_stream *own = tr_hold_find(fe, id);
+    if (own && strncmp(own->ask->key, key, sizeof(key)) != 0)
+        e = TR_ERR_NOT_FOUND;
+    else if (own && !own->hold.taking)
+        tr_stream_cancel_for_good(own);
+    else
+        e = cancel_by_message(fe, id, key, &was_over);
+    if (e) {
+        refuse(c, e);
+        return;
+    }
+    if (own)
+        own->hold.unwanted = true;
+    wait_for_end(fe, c, id, !own && was_over);
 }

@@ -615,6 +615,27 @@ Test(hold, who_asks_waits_until_the_engine_gives_it)
     tr_rig_close(a, false);
 }
 
+Test(hold, a_cancel_counts_whoever_has_the_stream_in_the_end)
+{
+    uint32_t slot = strange_stream(HELD(""));
+
+    rig.engine.deaf = true;
+    tr_sengine_give(&rig.engine, slot, given);
+    tr_rig_run(&rig);
+    struct tr_rig_client *c = ask_for("DELETE", slot, "");
+    tr_sengine_give(&rig.engine, slot, other);
+    tr_rig_run(&rig);
+    cr_expect_eq(rig.fe.n_streams, 0u);
+    rig.engine.deaf = false;
+    for (int i = 0; i < 500 && !c->len; i++) {
+        tr_rig_run_ms(&rig, 10);
+        tr_rig_read(c);
+    }
+    cr_expect(strstr(c->buf, "\"status\":\"cancelled\""), "%s", c->buf);
+    cr_expect_eq(tr_ring_at(&rig.shm, slot)->state, (uint32_t)TR_CANCELLED);
+    tr_rig_close(c, false);
+}
+
 Test(hold, a_waiting_reader_is_told_when_the_process_ends)
 {
     uint32_t slot = strange_stream(HELD(""));
