@@ -62,6 +62,10 @@ static void find_request(struct tr_sched *sc, uint32_t slot, uint32_t state)
         n_out = n_ctx - r->prompt_len;
     q->use = TR_SLOT_LIVE;
     q->state = state <= TR_ERROR ? (enum tr_state)state : TR_WAITING;
+    if (tr_state_terminal(q->state) && r->finish_index > n_out) {
+        r->finish_index = n_out; /* a record of it may still be due */
+        r->overrun = 0;
+    }
     struct tr_owner o = tr_ring_owner(r);
     q->area = o.area;
     q->epoch = o.epoch;

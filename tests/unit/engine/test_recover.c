@@ -291,6 +291,22 @@ Test(recover, nonsense_in_the_rings_is_bounded)
 }
 
 /* Restarts at any moment of random traffic: one record for each request, every slot comes back. */
+Test(recover, no_more_tokens_are_billed_than_there_are)
+{
+    struct tr_rig_ask a = tr_rig_ask();
+    a.params.max_tokens = 3;
+    struct tr_rig_req q = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, NULL, 0);
+    struct tr_ring *x = tr_rig_ring(&r, &q);
+    x->finish_index = x->overrun = UINT64_MAX;
+    atomic_store(&r.s.accounting->tail, 0);
+    tr_engine_rig_restart(&r);
+    cr_assert_eq(tr_rig_bills(&r), 1);
+    cr_assert_eq(tr_rig_bill(&r, 0)->completion_tokens, 3);
+    cr_assert_eq(tr_rig_bill(&r, 0)->overrun_tokens, 0);
+    check_clean(&q, 1);
+}
+
 Test(recover, any_moment, .timeout = 100)
 {
     enum { ROUNDS = 300 };
