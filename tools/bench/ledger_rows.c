@@ -82,8 +82,9 @@ static void measure_waits(int at_once)
         nap_us(GAP_US);
     }
     qsort(waits, WAITS, sizeof(waits[0]), by_size);
-    printf(", \"wait_%d_us\": {\"p50\": %.0f, \"p99\": %.0f}", at_once,
-           (double)waits[WAITS / 2] / 1e3, (double)waits[WAITS * 99 / 100] / 1e3);
+    enum { P50 = WAITS / 2, P99 = WAITS * 99 / 100 };
+    printf(", \"wait_%d_us\": {\"p50\": %.0f, \"p99\": %.0f}", at_once, (double)waits[P50] / 1e3,
+           (double)waits[P99] / 1e3);
 }
 
 static void measure_rate(uint64_t rows)
