@@ -24,15 +24,16 @@ enum {
 
 /* ---- opening ---- */
 
-/* So that the folder itself is there after a power cut.  A folder above it that may not be read is no
- * reason not to start. */
-static void sync_parent(int dir)
+/* So that the folder itself is there after a power cut.  A folder above it that may not be read, or that
+ * cannot be synced by its nature (EINVAL), is no reason not to start; a disk that fails is. */
+static int sync_parent(int dir)
 {
     int fd = openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return;
-    (void)fsync(fd);
+        return 0;
+    int ret = fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
     close(fd);
+    return ret;
 }
 
 static int take_folder(struct tr_spool *p, const char *dir, struct tr_errbuf *err)
@@ -43,8 +44,9 @@ static int take_folder(struct tr_spool *p, const char *dir, struct tr_errbuf *er
     p->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (p->dir < 0)
         return tr_errf(err, -errno, "cannot open the ledger's spool %s: %s", dir, strerror(errno));
-    if (made)
-        sync_parent(p->dir);
+    int ret = made ? sync_parent(p->dir) : 0;
+    if (ret)
+        return tr_errf(err, ret, "cannot sync the ledger's spool %s: %s", dir, strerror(-ret));
     p->lock = openat(p->dir, TR_SPOOL_LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
     if (p->lock < 0)
         return tr_errf(err, -errno, "cannot write to the ledger's spool %s: %s", dir,

@@ -40,7 +40,7 @@ static int in_range(const struct row *r, double v, const char *text, struct tr_e
 {
     if (v >= r->min && v <= r->max)
         return 0;
-    return tr_errf(err, -EINVAL, "--%s %s is out of range: it is between %.12g and %.12g", r->name,
+    return tr_errf(err, -EINVAL, "--%s %s is out of range: it is between %.16g and %.16g", r->name,
                    text, r->min, r->max);
 }
 
