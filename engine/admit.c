@@ -168,7 +168,7 @@ static void end_as(struct tr_sched *sc, uint32_t slot, enum tr_err err)
 static void obey_early(struct tr_sched *sc, uint32_t slot)
 {
     struct tr_seq *q = &sc->seq[slot];
-    tr_sched_obey(sc, q, tr_cmd_word(sc->s, q->area, slot));
+    tr_hear_obey(sc, q, tr_cmd_word(sc->s, q->area, slot));
 }
 
 static void refuse(struct tr_sched *sc)

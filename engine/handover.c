@@ -24,9 +24,9 @@ static void last_words(struct tr_sched *sc, struct tr_seq *q)
 {
     if (!q->confirmed || q->area >= sc->s->config.n_areas || q->epoch != sc->epoch[q->area])
         return;
-    tr_sched_obey(sc, q, tr_cmd_word(sc->s, q->area, q->slot));
+    tr_hear_obey(sc, q, tr_cmd_word(sc->s, q->area, q->slot));
     if (!tr_state_terminal(q->state))
-        tr_sched_look_at_reader(sc, q);
+        tr_hear_reader(sc, q);
 }
 
 static void give(struct tr_sched *sc, struct tr_seq *q, struct tr_owner to)
@@ -119,7 +119,7 @@ bool tr_handover_adopt(struct tr_sched *sc, uint32_t area, const struct tr_msg *
     give(sc, q, (struct tr_owner){.area = area, .epoch = sc->epoch[area], .confirmed = true});
     /* Cursors that it has moved since: their dirty bits may have been taken when it was not the owner. */
     if (q->aside)
-        tr_sched_look_at_parked(sc, q);
+        tr_hear_parked(sc, q);
     return true;
 }
 

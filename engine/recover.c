@@ -187,9 +187,9 @@ static bool is_sound(struct tr_sched *sc, struct tr_seq *q)
 static void look_for_end(struct tr_sched *sc, struct tr_seq *q)
 {
     if (q->confirmed)
-        tr_sched_obey(sc, q, tr_cmd_word(sc->s, q->area, q->slot));
+        tr_hear_obey(sc, q, tr_cmd_word(sc->s, q->area, q->slot));
     if (!tr_state_terminal(q->state))
-        tr_sched_look_at_reader(sc, q);
+        tr_hear_reader(sc, q);
     if (!tr_state_terminal(q->state) && q->n_out)
         tr_step_end_if_over(sc, q, tr_ring_ids(sc->s, q->slot)[tr_seq_total(q) - 1]);
 }

@@ -121,13 +121,23 @@ static inline void tr_sched_tell(struct tr_sched *sc, const struct tr_seq *q)
 
 /* ---- sched.c ---- */
 void tr_sched_read_control(struct tr_sched *sc);
-void tr_sched_obey(struct tr_sched *sc, struct tr_seq *q, uint64_t word);
-/* Believes its cursors, and ends it if it only waited for them. */
-void tr_sched_look_at_reader(struct tr_sched *sc, struct tr_seq *q);
-/* The same of one that stands aside; it comes back if its reader is near enough. */
-void tr_sched_look_at_parked(struct tr_sched *sc, struct tr_seq *q);
 void tr_sched_drop_kv(struct tr_sched *sc, struct tr_seq *q);
 void tr_sched_ring_bells(struct tr_sched *sc);
+
+/* ---- hear.c: what frontends say about admitted requests ---- */
+/* A command word, if it is about this generation. */
+void tr_hear_obey(struct tr_sched *sc, struct tr_seq *q, uint64_t word);
+/* Believes its cursors, and ends it if it only waited for them. */
+void tr_hear_reader(struct tr_sched *sc, struct tr_seq *q);
+/* The same of one that stands aside; it comes back if its reader is near enough. */
+void tr_hear_parked(struct tr_sched *sc, struct tr_seq *q);
+/* Of all: commands and moved cursors since the last turn; then cursors of those in `active`. */
+void tr_hear_commands(struct tr_sched *sc);
+void tr_hear_cursors(struct tr_sched *sc);
+/* A few of those that stand aside, in turn. */
+void tr_hear_again(struct tr_sched *sc);
+/* The service is cut off: who stands aside ends as well. */
+void tr_hear_cut(struct tr_sched *sc);
 
 /* ---- aside.c: parked sequences that wait for their reader ---- */
 /* Parked, and looked at since it asked for its cursors: no turn looks at it again before its dirty bit
