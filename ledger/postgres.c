@@ -72,12 +72,16 @@ static int not_a_ledger(struct tr_errbuf *err)
 static int read_version(struct postgres *p, long *version, struct tr_errbuf *err)
 {
     long tables = 0;
-    int ret = ask(p,
-                  "SELECT (to_regclass('tokenring_schema') IS NOT NULL)::int*2+"
-                  "(to_regclass('tokenring_requests') IS NOT NULL)::int",
-                  &tables, err);
+    /* Of one moment, for another service may just be making them: to_regclass would see each of the two
+     * at its own. */
+    int ret =
+        ask(p,
+            "SELECT sum(CASE relname WHEN 'tokenring_schema' THEN 2 ELSE 1 END) FROM pg_class "
+            "WHERE relname IN ('tokenring_schema','tokenring_requests') "
+            "AND pg_table_is_visible(oid)",
+            &tables, err);
     *version = 0;
-    if (ret || tables == 0)
+    if (ret || tables < 1) /* NULL: there is none */
         return ret;
     if (tables != 3)
         return not_a_ledger(err);

@@ -208,16 +208,19 @@ def ledger_tool(action, url, spool, *flags):
 def two_services():
     """They start at once on an empty database, and gather in it."""
     with Postgres() as pg:
-        a, b = together([lambda: service(pg.url()), lambda: service(pg.local_url())])
+        both = together([lambda: service(pg.url()), lambda: service(pg.local_url())])
+        a, b = both
         try:
+            check(all(isinstance(s, Server) for s in both), "both start", both)
             loads = [Load(a, "a", 2), Load(b, "b", 2)]
             for load in loads:
                 load.more()
             arrived(pg, [n for load in loads for n in load.end()], "two services")
             equal(pg.sql("SELECT version FROM tokenring_schema"), [["1"]], "one schema")
         finally:
-            a.stop()
-            b.stop()
+            for s in both:
+                if isinstance(s, Server):
+                    s.stop()
 
 
 @test
