@@ -325,9 +325,9 @@ def descriptors(s):
 
 
 def descriptors_at_work(s):
-    """When the ledger has opened what it needs for a first row."""
+    """When the ledger has opened what it needs for a first row, in the spool and in the database."""
     r = s.post(COMP, force(AB, prompt="x", max_tokens=1), headers=["X-Request-Id: first"])
-    check(r.status == 200 and until(lambda: [x for x in s.rows() if x["closed_at"]]), "a first row", r.text)
+    check(r.status == 200 and until(lambda: s.metric("ledger_database_records_total") >= 2), "a first row", r.text)
     return descriptors(s)
 
 
