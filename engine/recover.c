@@ -139,12 +139,6 @@ static void share_record(struct tr_sched *sc, struct tr_seq *lead)
 
 /* ---- going on ---- */
 
-static uint64_t time_of(const struct tr_sched *sc, const struct tr_seq *q, uint32_t token)
-{
-    uint32_t step = tr_ring_steps(sc->s, q->slot)[token] % TR_STEP_TIMES;
-    return atomic_load_explicit(&sc->s->rings->step_ns[step], memory_order_relaxed);
-}
-
 /* Entries of the logprob ring that its tokens have, and at most one more. */
 static bool has_its_entries(const struct tr_sched *sc, const struct tr_seq *q)
 {
@@ -220,8 +214,8 @@ static void go_on(struct tr_sched *sc, struct tr_seq *q)
     atomic_store_explicit(&r->wants_cursor, 0, memory_order_relaxed);
     tr_slot_stat_published(sc->s, q->slot, q->n_out);
     if (q->n_out && !q->first_token_ns)
-        tr_step_first_token(sc, q, time_of(sc, q, 0));
-    q->last_token_ns = q->n_out && !was_parked ? time_of(sc, q, q->n_out - 1) : 0;
+        tr_step_first_token(sc, q, tr_sched_token_ns(sc, q, 0));
+    q->last_token_ns = q->n_out && !was_parked ? tr_sched_token_ns(sc, q, q->n_out - 1) : 0;
     look_for_end(sc, q);
     if (!tr_state_terminal(q->state) && tr_suspect_is_guilty(q))
         end_as(sc, q, TR_ERR_ENGINE_CRASHED);
@@ -266,7 +260,8 @@ static void read_release(struct tr_sched *sc, struct tr_seq *q)
 /* Since when its reader waits for a token; those that were never begun come last. */
 static uint64_t waits_since(const struct tr_sched *sc, const struct tr_seq *q)
 {
-    uint64_t since = q->n_out ? time_of(sc, q, q->n_out - 1) : tr_sched_ring(sc, q)->arrival_ns;
+    uint64_t since =
+        q->n_out ? tr_sched_token_ns(sc, q, q->n_out - 1) : tr_sched_ring(sc, q)->arrival_ns;
     return since >> 1 | (q->started_ns ? 0 : 1ull << 63);
 }
 

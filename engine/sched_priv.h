@@ -98,6 +98,14 @@ static inline struct tr_ring *tr_sched_ring(const struct tr_sched *sc, const str
     return tr_ring_at(sc->s, q->slot);
 }
 
+/* When an output token was published, as far back as the table of steps goes. */
+static inline uint64_t tr_sched_token_ns(const struct tr_sched *sc, const struct tr_seq *q,
+                                         uint32_t token)
+{
+    uint32_t step = tr_ring_steps(sc->s, q->slot)[token] % TR_STEP_TIMES;
+    return atomic_load_explicit(&sc->s->rings->step_ns[step], memory_order_relaxed);
+}
+
 /* Whether (area, epoch) is a frontend that lives, as far as the control page was read. */
 static inline bool tr_sched_owner_alive(const struct tr_sched *sc, uint32_t area, uint32_t epoch)
 {

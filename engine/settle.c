@@ -13,15 +13,9 @@
 /* Tokens published after the frontend had seen the close. */
 static uint64_t after(const struct tr_sched *sc, const struct tr_seq *q, uint64_t disconnect_ns)
 {
-    const uint32_t *steps = tr_ring_steps(sc->s, q->slot);
-    uint64_t n = 0;
-    while (n < q->n_out) {
-        uint32_t step = steps[q->n_out - 1 - n] % TR_STEP_TIMES;
-        if (atomic_load_explicit(&sc->s->rings->step_ns[step], memory_order_relaxed) <=
-            disconnect_ns)
-            break;
+    uint32_t n = 0;
+    while (n < q->n_out && tr_sched_token_ns(sc, q, q->n_out - 1 - n) > disconnect_ns)
         n++;
-    }
     return n;
 }
 
