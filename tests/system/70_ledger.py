@@ -108,14 +108,6 @@ def abandoned_streams():
               (13, 0, 0), "the ledger's own figures")
 
 
-def killed_at_once(s):
-    """kill -9 of every process of the service, and the end of each."""
-    pids = s.all_pids()
-    os.killpg(s.pid, signal.SIGKILL)
-    s.child.wait()
-    check(until(lambda: not any(living(p) for p in pids)), "every process is gone")
-
-
 @test
 def told_and_then_killed():
     """Case B26: everything dies at the moment a client has read [DONE]; its row is there, whole and once,
@@ -144,7 +136,7 @@ def told_and_then_killed():
                 together([lambda st=st: until_done(st) for st in streams])
             else:
                 until_done(streams[0])
-            killed_at_once(s)
+            s.kill_all()
             told += [i for i, st in zip(ids, streams) if st.done]
             equal(len([st for st in streams if st.done]), len(ids), "each was told its end")
             for st in [*streams, long]:

@@ -250,9 +250,7 @@ def verify_finds():
         for i in range(6):
             ask(s, f"spool-{i}")
         until(lambda: all(r["closed_at"] for r in s.rows()))
-        os.killpg(s.pid, signal.SIGKILL)
-        s.child.wait()
-        until(lambda: not any(living(p) for ps in s.pids.values() for p in ps))
+        s.kill_all()
         db.execute("ROLLBACK")
     found = verify()
     check(not found, "a killed service leaves nothing odd", found)

@@ -49,13 +49,6 @@ def each_once(rows, names, claim):
     equal(ids, sorted(names), claim)
 
 
-def kill_all(s):
-    pids = s.all_pids()
-    os.killpg(s.pid, signal.SIGKILL)
-    s.child.wait()
-    check(until(lambda: not any(living(p) for p in pids)), "every process is gone")
-
-
 @test
 def database_is_locked():
     """For seconds, by somebody else: streams end as always, and all rows come when it is free."""
@@ -236,7 +229,7 @@ def everything_is_killed():
         check(ask(s, "first") and until(lambda: in_database(path) == ["first"]), "a row before")
         with locked(path):
             check(all(ask(s, n) for n in names), "streams end")
-            kill_all(s)
+            s.kill_all()
         each_once(ledger_rows(path), ["first", *names], "all can be read before the next start")
     finally:
         s.stop()

@@ -350,6 +350,13 @@ class Server:
     def all_pids(self):
         return [self.pid] + [p for ps in self.processes().values() for p in ps]
 
+    def kill_all(self):
+        """kill -9 of every process of the service, and the end of each."""
+        pids = self.all_pids()
+        os.killpg(self.pid, signal.SIGKILL)
+        self.child.wait()
+        check(until(lambda: not any(living(p) for p in pids)), "every process is gone")
+
     def wait_exit(self, limit=WAIT):
         try:
             self.status = self.child.wait(limit)

@@ -71,8 +71,10 @@ static void prepare(void)
     need(pipe(quiet) == 0 && pipe(go) == 0, "pipe");
 }
 
-/* The wait status of a child that enters and acts; what `act` returns is its exit status. */
-static int inside(enum tr_sandbox who, int (*act)(const void *), const void *arg)
+/* The wait status of a child that enters, with n folders of its own, and acts; what `act` returns is its
+ * exit status. */
+static int inside_with(enum tr_sandbox who, const char *const *folders, int n,
+                       int (*act)(const void *), const void *arg)
 {
     pid_t pid = fork();
     need(pid >= 0, "fork");
@@ -80,7 +82,7 @@ static int inside(enum tr_sandbox who, int (*act)(const void *), const void *arg
         struct tr_errbuf err;
         alarm(LIMIT_S);
         /* Its standard error stays: a sanitizer's report is wanted. */
-        if (tr_sandbox_enter(who, &err) < 0) {
+        if (tr_sandbox_enter_with(who, folders, n, &err) < 0) {
             fprintf(stderr, "%s\n", err.msg);
             _exit(ENTER_FAILED);
         }
@@ -89,6 +91,11 @@ static int inside(enum tr_sandbox who, int (*act)(const void *), const void *arg
     int status = 0;
     need(waitpid(pid, &status, 0) == pid, "waitpid");
     return status;
+}
+
+static int inside(enum tr_sandbox who, int (*act)(const void *), const void *arg)
+{
+    return inside_with(who, NULL, 0, act, arg);
 }
 
 static bool filtered(void)
@@ -643,16 +650,7 @@ Test(sandbox, the_ledger_has_the_files_of_its_folder_and_no_others)
     if (!tr_landlock_abi())
         cr_skip_test("this kernel has no Landlock");
     need(mkdtemp(own) && mkdtemp(other), "mkdtemp");
-    pid_t pid = fork();
-    if (!pid) {
-        struct tr_errbuf err;
-        alarm(LIMIT_S);
-        if (tr_sandbox_enter_with(TR_SANDBOX_LEDGER, folders, 1, &err) < 0)
-            _exit(ENTER_FAILED);
-        _exit(files_of_its_folder(folders));
-    }
-    int status = 0;
-    need(waitpid(pid, &status, 0) == pid, "waitpid");
+    int status = inside_with(TR_SANDBOX_LEDGER, folders, 1, files_of_its_folder, folders);
     cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS, "up to the link: status %#x",
               status);
     rmdir(own);
@@ -755,16 +753,7 @@ Test(sandbox, a_ledger_with_a_server_reads_files_and_writes_its_own)
     if (!abi_of_the_kernel)
         cr_skip_test("this kernel has no Landlock");
     need(mkdtemp(own) && mkdtemp(other), "mkdtemp");
-    pid_t pid = fork();
-    if (!pid) {
-        struct tr_errbuf err;
-        alarm(LIMIT_S);
-        if (tr_sandbox_enter_with(TR_SANDBOX_LEDGER_NET, folders, 1, &err) < 0)
-            _exit(ENTER_FAILED);
-        _exit(reads_but_does_not_write(folders));
-    }
-    int status = 0;
-    need(waitpid(pid, &status, 0) == pid, "waitpid");
+    int status = inside_with(TR_SANDBOX_LEDGER_NET, folders, 1, reads_but_does_not_write, folders);
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
     rmdir(own);
     rmdir(other);
