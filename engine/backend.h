@@ -26,7 +26,7 @@
 enum { TR_KV_BLOCK = 32 }; /* tokens in a KV block */
 #define TR_NO_LOGITS UINT32_MAX
 
-struct tr_row {
+struct tr_batch_row {
     uint32_t token; /* < n_vocab */
     uint32_t pos;   /* absolute position in its sequence, < n_ctx */
     uint32_t seq;   /* index into tr_batch.seqs */
@@ -40,7 +40,7 @@ struct tr_kv_table {
 };
 
 struct tr_batch {
-    const struct tr_row *rows;
+    const struct tr_batch_row *rows;
     uint32_t n_rows; /* 1 .. max_rows */
     const struct tr_kv_table *seqs;
     uint32_t n_seqs; /* 1 .. max_seqs */

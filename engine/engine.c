@@ -34,7 +34,7 @@ static int warm_up(const struct tr_engine_config *c, struct tr_backend *b,
 {
     uint32_t block = 0;
     struct tr_kv_table table = {.blocks = &block, .n_blocks = 1};
-    struct tr_row row = {.token = 0, .pos = 0, .seq = 0, .out = 0};
+    struct tr_batch_row row = {.token = 0, .pos = 0, .seq = 0, .out = 0};
     struct tr_batch batch = {.rows = &row, .n_rows = 1, .seqs = &table, .n_seqs = 1, .n_out = 1};
     float *logits = calloc(info->n_vocab, sizeof(float));
     if (!logits)

@@ -163,7 +163,7 @@ static void spread(struct tr_forward *f, const struct tr_batch *b)
     for (uint32_t o = 0; o < b->n_out; o++)
         f->out_row[o] = UINT32_MAX;
     for (uint32_t i = 0; i < b->n_rows; i++) {
-        const struct tr_row *r = &b->rows[i];
+        const struct tr_batch_row *r = &b->rows[i];
         TR_ASSERT(r->token < f->m->hp.n_vocab && r->pos < f->c.n_ctx && r->seq < b->n_seqs);
         const struct tr_kv_table *t = &b->seqs[r->seq];
         TR_ASSERT(r->pos / TR_KV_BLOCK < t->n_blocks);

@@ -83,7 +83,7 @@ struct tr_sched {
     struct tr_kv *kv;
     struct tr_sampler *sampler;
     float *logits;              /* [max_out, n_vocab] */
-    struct tr_row *rows;        /* [max_rows] */
+    struct tr_batch_row *rows;  /* [max_rows] */
     struct tr_kv_table *tables; /* [max_seqs] */
     struct tr_job *jobs;        /* [max_out] */
     uint32_t n_jobs;

@@ -258,14 +258,14 @@ static void sim_forward(struct tr_backend *b, const struct tr_batch *batch, floa
 {
     uint64_t prefilled = 0;
     for (uint32_t i = 0; i < batch->n_rows; i++) {
-        const struct tr_row *r = &batch->rows[i];
+        const struct tr_batch_row *r = &batch->rows[i];
         write_cell(b, &batch->seqs[r->seq], r->pos, r->token);
         bool run = (i > 0 && r[-1].seq == r->seq) ||
                    (i + 1 < batch->n_rows && r[1].seq == r->seq) || r->out == TR_NO_LOGITS;
         prefilled += run;
     }
     for (uint32_t i = 0; i < batch->n_rows; i++) {
-        const struct tr_row *r = &batch->rows[i];
+        const struct tr_batch_row *r = &batch->rows[i];
         if (r->out == TR_NO_LOGITS)
             continue;
         uint64_t h = read_hash(b, &batch->seqs[r->seq], r->pos);

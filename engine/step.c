@@ -185,7 +185,7 @@ static uint32_t add_job(struct tr_sched *sc, const struct tr_seq *q, uint32_t po
 }
 
 static void add_rows(struct tr_sched *sc, const struct tr_seq *q, uint32_t n, uint32_t seq,
-                     struct tr_row *rows)
+                     struct tr_batch_row *rows)
 {
     const uint32_t *ids = tr_ring_ids(sc->s, q->slot);
     uint64_t told = atomic_load_explicit(&tr_sched_ring(sc, q)->lp_tail, memory_order_relaxed);
@@ -196,7 +196,7 @@ static void add_rows(struct tr_sched *sc, const struct tr_seq *q, uint32_t n, ui
             out = add_job(sc, q, pos, true);
         else if (pos + 1 == tr_seq_total(q) && q->n_out < q->max_tokens)
             out = add_job(sc, q, pos, false);
-        rows[i] = (struct tr_row){.token = ids[pos], .pos = pos, .seq = seq, .out = out};
+        rows[i] = (struct tr_batch_row){.token = ids[pos], .pos = pos, .seq = seq, .out = out};
     }
 }
 

@@ -30,7 +30,7 @@ static void run(const struct tr_model *m, struct tr_dev *dev)
     float *logits = malloc(2 * (size_t)m->hp.n_vocab * sizeof(float));
     TR_ASSERT(logits);
     struct tr_kv_table tables[] = {{&blocks[0], 1}, {&blocks[1], 1}};
-    struct tr_row rows[] = {
+    struct tr_batch_row rows[] = {
         {0, 0, 0, TR_NO_LOGITS}, {last, 1, 0, TR_NO_LOGITS}, {last / 2, 2, 0, 1}, {last, 0, 1, 0}};
     tr_forward_run(
         f, &(struct tr_batch){.rows = rows, .n_rows = 4, .seqs = tables, .n_seqs = 2, .n_out = 2},

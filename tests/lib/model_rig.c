@@ -98,7 +98,7 @@ uint32_t tr_rig_add(struct tr_rig *r, uint32_t seq, uint32_t token, bool out)
 {
     uint32_t o = out ? r->n_out++ : TR_NO_LOGITS;
     r->rows[r->n_rows++] =
-        (struct tr_row){.token = token, .pos = r->len[seq]++, .seq = seq, .out = o};
+        (struct tr_batch_row){.token = token, .pos = r->len[seq]++, .seq = seq, .out = o};
     return o;
 }
 

@@ -32,7 +32,7 @@ struct tr_rig {
     uint32_t *blocks; /* [n_seqs, n_ctx / TR_KV_BLOCK] */
     struct tr_kv_table *tables;
     uint32_t *len; /* [n_seqs] tokens so far */
-    struct tr_row *rows;
+    struct tr_batch_row *rows;
     uint32_t n_rows, n_out;
     float *logits; /* [max_rows, n_vocab] */
     uint64_t rand;

@@ -21,7 +21,7 @@ struct bench {
     const struct args *a;
     struct tr_backend *b;
     struct tr_backend_info info;
-    struct tr_row *rows;
+    struct tr_batch_row *rows;
     struct tr_kv_table *tables;
     uint32_t *blocks;
     float *logits;
@@ -48,10 +48,10 @@ static double prefill(struct bench *m)
         uint32_t n = m->a->prompt - done < m->a->chunk ? m->a->prompt - done : m->a->chunk;
         for (uint32_t i = 0; i < n; i++) {
             bool last = done + i + 1 == m->a->prompt;
-            m->rows[i] = (struct tr_row){.token = some_token(m, 0, done + i),
-                                         .pos = done + i,
-                                         .seq = 0,
-                                         .out = last ? 0 : TR_NO_LOGITS};
+            m->rows[i] = (struct tr_batch_row){.token = some_token(m, 0, done + i),
+                                               .pos = done + i,
+                                               .seq = 0,
+                                               .out = last ? 0 : TR_NO_LOGITS};
         }
         done += n;
         run(m, n, 1, done == m->a->prompt);
@@ -68,10 +68,10 @@ static double decode(struct bench *m, uint32_t n)
             start = tr_now_ns();
         bool out = pos >= DEPTH;
         for (uint32_t s = 0; s < n; s++)
-            m->rows[s] = (struct tr_row){.token = some_token(m, s, pos),
-                                         .pos = pos,
-                                         .seq = s,
-                                         .out = out ? s : TR_NO_LOGITS};
+            m->rows[s] = (struct tr_batch_row){.token = some_token(m, s, pos),
+                                               .pos = pos,
+                                               .seq = s,
+                                               .out = out ? s : TR_NO_LOGITS};
         run(m, n, n, out ? n : 0);
     }
     return (double)(tr_now_ns() - start) * 1e-9;

@@ -322,7 +322,7 @@ Test(backend_cpu, a_file_cut_after_load_does_not_hurt)
     for (int i = 0; i < 2; i++)
         tr_backend_cpu.forward(
             b,
-            &(struct tr_batch){.rows = &(struct tr_row){.token = 5},
+            &(struct tr_batch){.rows = &(struct tr_batch_row){.token = 5},
                                .n_rows = 1,
                                .seqs = &(struct tr_kv_table){.blocks = blocks, .n_blocks = 1},
                                .n_seqs = 1,

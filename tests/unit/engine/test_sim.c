@@ -40,12 +40,12 @@ static void beat(void *arg)
  * to have some. */
 static void forward(uint32_t *blocks, uint32_t from, uint32_t to, uint32_t salt, bool out)
 {
-    static struct tr_row rows[LEN];
+    static struct tr_batch_row rows[LEN];
     struct tr_kv_table table = {.blocks = blocks, .n_blocks = 3};
     for (uint32_t p = from; p < to; p++)
-        rows[p - from] = (struct tr_row){.token = TR_SIM_TEXT + (p * 7 + salt) % 50,
-                                         .pos = p,
-                                         .out = out && p + 1 == to ? 0 : TR_NO_LOGITS};
+        rows[p - from] = (struct tr_batch_row){.token = TR_SIM_TEXT + (p * 7 + salt) % 50,
+                                               .pos = p,
+                                               .out = out && p + 1 == to ? 0 : TR_NO_LOGITS};
     struct tr_batch batch = {
         .rows = rows, .n_rows = to - from, .seqs = &table, .n_seqs = 1, .n_out = out};
     tr_backend_sim.forward(b, &batch, logits, beat, NULL);
