@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine/model.h - a model loaded from a GGUF file: its numbers, and its weights ready to compute.
  *
- * Which tensors an architecture has, how they are shaped and how its heads are turned is a table
- * in model.c; the forward pass (engine/forward.h) is the same for every row of it.
- *
- * The file is input.  What is not implemented is refused by its name: the architecture, a tensor's
- * type, RoPE scaling, experts, sliding windows, and any tensor the table does not know (a bias,
- * say), because leaving one out would give wrong numbers in silence.
+ * The file is input.  What is not implemented is refused by its name: the architecture, a key that
+ * changes the numbers (engine/hparams.h), a tensor's type, and any tensor that the architecture's
+ * table (engine/arch.h) does not know, because leaving one out would give wrong numbers in silence.
  *
  * Weights are copied into memory of our own in the form the operations want.  After tr_model_load
  * the file is not touched again: cutting it short does not hurt a running engine. */
@@ -16,21 +13,7 @@
 #include "base/err.h"
 #include "base/gguf.h"
 #include "cpu_kernels/ops.h"
-
-struct tr_hparams {
-    uint32_t n_vocab;
-    uint32_t n_ctx; /* that it was trained for */
-    uint32_t n_layer;
-    uint32_t n_embd;
-    uint32_t n_ff;
-    uint32_t n_head;
-    uint32_t n_head_kv; /* divides n_head */
-    uint32_t head_dim;
-    uint32_t n_rot; /* elements of a head that are turned */
-    float norm_eps;
-    double rope_base;
-    enum tr_rope_style rope_style;
-};
+#include "engine/hparams.h"
 
 struct tr_layer {
     const float *attn_norm; /* [n_embd] */

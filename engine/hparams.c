@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/hparams.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    LAYERS_MAX = 1024,
+    DIM_MAX = 1 << 20, /* of every size but the vocabulary */
+    VOCAB_MAX = 1 << 24,
+    CTX_MAX = 1 << 24
+};
+
+/* Keys that change the numbers in ways that the forward pass does not know. */
+static int refuse_variants(const struct tr_keys *k)
+{
+    char key[TR_KEY_MAX];
+    struct tr_str s;
+    double f = 1;
+    uint64_t u = 0;
+    if (tr_gguf_str(k->g, tr_key(k, "rope.scaling.type", key), &s) == 0 &&
+        !(s.len == 4 && memcmp(s.p, "none", 4) == 0))
+        return tr_keys_refuse(k, "key %s: RoPE scaling \"%.*s\" is not implemented", key,
+                              (int)(s.len < 40 ? s.len : 40), s.p);
+    if (tr_gguf_f64(k->g, tr_key(k, "rope.scale_linear", key), &f) == 0 && f != 1)
+        return tr_keys_refuse(k, "key %s: linear RoPE scaling (%g) is not implemented", key, f);
+    if (tr_gguf_u64(k->g, tr_key(k, "expert_count", key), &u) == 0 && u)
+        return tr_keys_refuse(k, "key %s: mixtures of experts (%" PRIu64 ") are not implemented",
+                              key, u);
+    if (tr_gguf_u64(k->g, tr_key(k, "attention.sliding_window", key), &u) == 0 && u)
+        return tr_keys_refuse(k, "key %s: sliding windows (%" PRIu64 ") are not implemented", key,
+                              u);
+    if (tr_gguf_f64(k->g, tr_key(k, "attention.scale", key), &f) == 0)
+        return tr_keys_refuse(k, "key %s: an attention scale of its own (%g) is not implemented",
+                              key, f);
+    return 0;
+}
+
+static int read_heads(const struct tr_keys *k, struct tr_hparams *hp)
+{
+    uint32_t value_dim;
+    if (tr_keys_u32(k, "attention.head_count", DIM_MAX, NULL, &hp->n_head) < 0 ||
+        tr_keys_u32(k, "attention.head_count_kv", DIM_MAX, &hp->n_head, &hp->n_head_kv) < 0)
+        return -EINVAL;
+    if (hp->n_head % hp->n_head_kv)
+        return tr_keys_refuse(k, "%" PRIu32 " heads cannot share %" PRIu32 " KV heads evenly",
+                              hp->n_head, hp->n_head_kv);
+    uint32_t dim = hp->n_embd / hp->n_head;
+    if (tr_keys_u32(k, "attention.key_length", DIM_MAX, &dim, &hp->head_dim) < 0 ||
+        tr_keys_u32(k, "attention.value_length", DIM_MAX, &hp->head_dim, &value_dim) < 0)
+        return -EINVAL;
+    if (value_dim != hp->head_dim)
+        return tr_keys_refuse(k,
+                              "heads whose values (%" PRIu32 ") and keys (%" PRIu32
+                              ") differ in length "
+                              "are not implemented",
+                              value_dim, hp->head_dim);
+    if (hp->head_dim == 0 || hp->head_dim % 16 || hp->head_dim > TR_OPS_HEAD_MAX ||
+        (uint64_t)hp->head_dim * hp->n_head > DIM_MAX)
+        return tr_keys_refuse(k,
+                              "%" PRIu32 " heads of %" PRIu32
+                              " elements are not implemented (multiples "
+                              "of 16 up to %d are)",
+                              hp->n_head, hp->head_dim, TR_OPS_HEAD_MAX);
+    if (tr_keys_u32(k, "rope.dimension_count", hp->head_dim, &hp->head_dim, &hp->n_rot) < 0)
+        return -EINVAL;
+    if (hp->n_rot % 2)
+        return tr_keys_refuse(k, "RoPE over %" PRIu32 " elements, an odd number", hp->n_rot);
+    return 0;
+}
+
+/* The vocabulary's size is that of the embedding; what the file says elsewhere must agree. */
+static int read_vocab(const struct tr_keys *k, struct tr_hparams *hp)
+{
+    const struct tr_gguf_tensor *t = tr_gguf_tensor(k->g, tr_spec_embd.name);
+    if (!t)
+        return tr_keys_refuse(k, "tensor %s is missing", tr_spec_embd.name);
+    if (t->n_dims != 2 || t->ne[1] > VOCAB_MAX)
+        return tr_keys_refuse(k, "tensor %s is not a table of up to %d rows", tr_spec_embd.name,
+                              VOCAB_MAX);
+    hp->n_vocab = (uint32_t)t->ne[1];
+    uint32_t said;
+    if (tr_keys_u32(k, "vocab_size", VOCAB_MAX, &hp->n_vocab, &said) < 0)
+        return -EINVAL;
+    struct tr_gguf_array a = {.len = hp->n_vocab};
+    int r = tr_gguf_array(k->g, "tokenizer.ggml.tokens", &a);
+    if (r == -EINVAL || a.len != hp->n_vocab || said != hp->n_vocab)
+        return tr_keys_refuse(k,
+                              "the vocabulary has %" PRIu64
+                              " tokens by tokenizer.ggml.tokens, %" PRIu32
+                              " by %s.vocab_size and %" PRIu32 " by %s",
+                              a.len, said, k->arch, hp->n_vocab, tr_spec_embd.name);
+    return 0;
+}
+
+int tr_hparams_read(struct tr_hparams *hp, const struct tr_keys *k, const struct tr_arch *arch)
+{
+    double eps;
+    if (refuse_variants(k) < 0 || read_vocab(k, hp) < 0 ||
+        tr_keys_u32(k, "block_count", LAYERS_MAX, NULL, &hp->n_layer) < 0 ||
+        tr_keys_u32(k, "context_length", CTX_MAX, NULL, &hp->n_ctx) < 0 ||
+        tr_keys_u32(k, "embedding_length", DIM_MAX, NULL, &hp->n_embd) < 0 ||
+        tr_keys_u32(k, "feed_forward_length", DIM_MAX, NULL, &hp->n_ff) < 0 ||
+        tr_keys_f64(k, "attention.layer_norm_rms_epsilon", 0, &eps) < 0 ||
+        tr_keys_f64(k, "rope.freq_base", 10000, &hp->rope_base) < 0 || read_heads(k, hp) < 0)
+        return -EINVAL;
+    if (hp->n_embd % 32 || hp->n_ff % 32)
+        return tr_keys_refuse(k,
+                              "embedding_length %" PRIu32 " and feed_forward_length %" PRIu32
+                              " must be multiples of 32",
+                              hp->n_embd, hp->n_ff);
+    hp->norm_eps = (float)eps;
+    hp->rope_style = arch->rope_style;
+    return 0;
+}
+
+uint32_t tr_hparams_side(const struct tr_hparams *hp, enum tr_dim d)
+{
+    switch (d) {
+    case TR_DIM_EMBD:
+        return hp->n_embd;
+    case TR_DIM_FF:
+        return hp->n_ff;
+    case TR_DIM_Q:
+        return hp->n_head * hp->head_dim;
+    case TR_DIM_KV:
+        return hp->n_head_kv * hp->head_dim;
+    case TR_DIM_VOCAB:
+        return hp->n_vocab;
+    case TR_DIM_ONE:
+        break;
+    }
+    return 1;
+}
