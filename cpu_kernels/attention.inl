@@ -4,8 +4,10 @@
  * Included by each instruction level after its lanes and rows.inl.
  *
  * One query's numbers, whatever shares its tile (N1, N4):
- *   score[j] = scale * sum over d ascending of q[d] * k[j][d], one fma chain from zero
- *   per partition of 256 absolute positions: m = max score, p[j] = exp(score[j] - m),
+ *   score[j] = scale * sum over d ascending of q[d] * k[j][d], one fma chain from zero;
+ *     with a cap: score[j] = cap * tanh(score[j] * (1 / cap))
+ *   per partition of 256 absolute positions, over those it sees: m = max score,
+ *     p[j] = exp(score[j] - m),
  *     l = sum of p (lane j mod 16, folded), o[d] = sum over j ascending of p[j] * v[j][d], fma
  *   partitions merged in ascending order; the result is o / l.
  * Stored values are dequantised exactly (int8 times f16 fits in a float), so the type of the cache
@@ -111,8 +113,11 @@ TR_INLINE void v_scales(const uint8_t *head, uint32_t dim, float *scales)
 struct query {
     const float *q;
     float *out;
-    uint32_t n;  /* positions it sees */
-    uint32_t np; /* of them, in the present partition */
+    uint32_t from; /* it sees positions [from, end) */
+    uint32_t end;
+    uint32_t lo; /* of the present partition [lo, hi); hi is 0 when it sees none of it */
+    uint32_t hi;
+    bool begun; /* max, sum and o hold something */
     float max;
     float sum;
 };
@@ -176,16 +181,28 @@ TR_INLINE void weigh_block(const int Q, const enum tr_ops_kv type, struct tile_s
     }
 }
 
-/* Scores to weights, in place; notes maximum and sum of the partition. */
-static void soften(float *p, uint32_t n, float scale, float *max, float *sum)
+/* Scores [lo, hi) to weights, in place; notes maximum and sum of the partition. */
+static void soften(float *p, uint32_t lo, uint32_t hi, const struct tr_attend_params *a, float *max,
+                   float *sum)
 {
-    for (uint32_t j = n; j % 16 != 0; j++)
-        p[j] = -INFINITY; /* weighs nothing */
-    v16 top = v16_set1(-INFINITY);
-    for (uint32_t j = 0; j < n; j += 16) {
-        v16 x = v16_mul(v16_load(p + j), v16_set1(scale));
-        top = v16_max(x, top);
+    bool capped = a->soft_cap > 0;
+    v16 cap = v16_set1(a->soft_cap);
+    v16 uncap = v16_set1(capped ? 1.0F / a->soft_cap : 0.0F);
+    uint32_t start = lo / 16 * 16;
+    for (uint32_t j = start; j < hi; j += 16) {
+        v16 x = v16_mul(v16_load(p + j), v16_set1(a->scale));
+        if (capped)
+            x = v16_mul(cap, v16_tanh(v16_mul(x, uncap)));
         v16_store(p + j, x);
+    }
+    for (uint32_t j = start; j < lo; j++)
+        p[j] = -INFINITY; /* weighs nothing */
+    for (uint32_t j = hi; j % 16 != 0; j++)
+        p[j] = -INFINITY;
+    v16 top = v16_set1(-INFINITY);
+    for (uint32_t j = start; j < hi; j += 16) {
+        v16 x = v16_load(p + j);
+        top = v16_max(x, top);
     }
     float lanes[16];
     v16_store(lanes, top);
@@ -193,7 +210,7 @@ static void soften(float *p, uint32_t n, float scale, float *max, float *sum)
     for (int l = 1; l < 16; l++)
         m = lanes[l] > m ? lanes[l] : m;
     v16 total = v16_set1(0.0F);
-    for (uint32_t j = 0; j < n; j += 16) {
+    for (uint32_t j = start; j < hi; j += 16) {
         v16 w = v16_exp(v16_sub(v16_load(p + j), v16_set1(m)));
         total = v16_add(total, w);
         v16_store(p + j, w);
@@ -203,10 +220,10 @@ static void soften(float *p, uint32_t n, float scale, float *max, float *sum)
 }
 
 /* Joins the present partition to what came before it. */
-static void merge(struct query *u, float *o, const float *part, uint32_t dim, bool first, float max,
-                  float sum)
+static void merge(struct query *u, float *o, const float *part, uint32_t dim, float max, float sum)
 {
-    if (first) {
+    if (!u->begun) {
+        u->begun = true;
         memcpy(o, part, dim * sizeof *o);
         u->max = max;
         u->sum = sum;
@@ -225,61 +242,74 @@ static void merge(struct query *u, float *o, const float *part, uint32_t dim, bo
     u->max = top;
 }
 
-/* What a query sees of the partition that starts at `base`. */
-static uint32_t seen(uint32_t n, uint32_t base)
+/* The part of [from, end) that lies in the `size` positions from `base` on, counted from there. */
+TR_INLINE bool clip(uint32_t from, uint32_t end, uint32_t base, uint32_t size, uint32_t *lo,
+                    uint32_t *hi)
 {
-    if (n <= base)
-        return 0;
-    return n - base < TR_OPS_KV_PART ? n - base : TR_OPS_KV_PART;
+    *lo = *hi = 0;
+    if (end <= base || from >= base + size)
+        return false;
+    *lo = from > base ? from - base : 0;
+    *hi = end - base < size ? end - base : size;
+    return true;
 }
 
-/* The weighted sums of V over one partition.  Queries are in order of position, so what the first
- * one that sees any of a block sees, all after it see too; what only the later ones see is added
- * for each alone.  A position that a query does not see never touches it, not even with weight 0:
- * its V might be infinite. */
+/* The weighted sums of V over one block.  What all queries see of it is added for all at once,
+ * what is before and after that for each alone, in ascending order.  A position that a query does
+ * not see never touches it, not even with weight 0: its V might be infinite. */
 TR_INLINE void weigh(const int Q, const enum tr_ops_kv type, struct tile_state *t,
                      const uint8_t *v_head, uint32_t dim, uint32_t at)
 {
-    uint32_t all = TR_OPS_KV_BLOCK;
+    uint32_t lo[QUERIES];
+    uint32_t hi[QUERIES];
+    uint32_t all_lo = 0;
+    uint32_t all_hi = TR_OPS_KV_BLOCK;
     for (int i = 0; i < Q; i++) {
-        uint32_t n = t->query[i].np;
-        uint32_t here = n <= at ? 0 : n - at;
-        all = here < all ? here : all;
+        clip(t->query[i].lo, t->query[i].hi, at, TR_OPS_KV_BLOCK, &lo[i], &hi[i]);
+        all_lo = lo[i] > all_lo ? lo[i] : all_lo;
+        all_hi = hi[i] < all_hi ? hi[i] : all_hi;
     }
-    if (all > 0)
-        weigh_block(Q, type, t, 0, v_head, dim, at, 0, all);
+    if (all_lo >= all_hi) {
+        for (uint32_t i = 0; i < (uint32_t)Q; i++)
+            weigh_block(1, type, t, i, v_head, dim, at, lo[i], hi[i]);
+        return;
+    }
     for (uint32_t i = 0; i < (uint32_t)Q; i++) {
-        uint32_t n = t->query[i].np;
-        uint32_t here = n <= at ? 0 : n - at;
-        here = here < TR_OPS_KV_BLOCK ? here : TR_OPS_KV_BLOCK;
-        if (here > all)
-            weigh_block(1, type, t, i, v_head, dim, at, all, here);
+        if (lo[i] < all_lo)
+            weigh_block(1, type, t, i, v_head, dim, at, lo[i], all_lo);
+    }
+    weigh_block(Q, type, t, 0, v_head, dim, at, all_lo, all_hi);
+    for (uint32_t i = 0; i < (uint32_t)Q; i++) {
+        if (hi[i] > all_hi)
+            weigh_block(1, type, t, i, v_head, dim, at, all_hi, hi[i]);
     }
 }
 
 TR_INLINE void attend_part(const int Q, const enum tr_ops_kv type, const struct tr_attend *a,
-                           struct tile_state *t, uint32_t base, uint32_t np_max)
+                           struct tile_state *t, uint32_t base, uint32_t lo, uint32_t hi)
 {
     const struct tr_kv *kv = a->kv;
     uint32_t dim = kv->head_dim;
-    uint32_t n_blocks = (np_max + TR_OPS_KV_BLOCK - 1) / TR_OPS_KV_BLOCK;
+    uint32_t first = lo / TR_OPS_KV_BLOCK;
+    uint32_t end = (hi + TR_OPS_KV_BLOCK - 1) / TR_OPS_KV_BLOCK;
     const uint32_t *ids = a->blocks + base / TR_OPS_KV_BLOCK;
     float max[QUERIES];
     float sum[QUERIES];
 
-    for (uint32_t b = 0; b < n_blocks; b++)
+    for (uint32_t b = first; b < end; b++)
         score_block(Q, type, t, tr_kv_block(kv, a->layer, ids[b]) + tr_kv_k_offset(kv, a->head_kv),
                     dim, b * TR_OPS_KV_BLOCK);
     for (int i = 0; i < Q; i++) {
-        soften(t->p[i], t->query[i].np, a->scale, &max[i], &sum[i]);
+        if (t->query[i].hi > 0)
+            soften(t->p[i], t->query[i].lo, t->query[i].hi, &a->p, &max[i], &sum[i]);
         memset(t->part[i], 0, dim * sizeof t->part[i][0]);
     }
-    for (uint32_t b = 0; b < n_blocks; b++)
+    for (uint32_t b = first; b < end; b++)
         weigh(Q, type, t, tr_kv_block(kv, a->layer, ids[b]) + tr_kv_v_offset(kv, a->head_kv), dim,
               b * TR_OPS_KV_BLOCK);
     for (int i = 0; i < Q; i++) {
-        if (t->query[i].np > 0)
-            merge(&t->query[i], t->o[i], t->part[i], dim, base == 0, max[i], sum[i]);
+        if (t->query[i].hi > 0)
+            merge(&t->query[i], t->o[i], t->part[i], dim, max[i], sum[i]);
     }
 }
 
@@ -287,14 +317,20 @@ TR_INLINE void attend_tile(const int Q, const enum tr_ops_kv type, const struct 
                            struct tile_state *t)
 {
     uint32_t dim = a->kv->head_dim;
-    uint32_t n_max = 0;
-    for (int i = 0; i < Q; i++)
-        n_max = t->query[i].n > n_max ? t->query[i].n : n_max;
+    /* In order of position: the first query begins first, the last one ends last. */
+    uint32_t from = t->query[0].from;
+    uint32_t end = t->query[t->n_queries - 1].end;
 
-    for (uint32_t base = 0; base < n_max; base += TR_OPS_KV_PART) {
-        for (int i = 0; i < Q; i++)
-            t->query[i].np = seen(t->query[i].n, base);
-        attend_part(Q, type, a, t, base, seen(n_max, base));
+    for (uint32_t base = from / TR_OPS_KV_PART * TR_OPS_KV_PART; base < end;
+         base += TR_OPS_KV_PART) {
+        uint32_t lo;
+        uint32_t hi;
+        for (int i = 0; i < Q; i++) {
+            struct query *u = &t->query[i];
+            clip(u->from, u->end, base, TR_OPS_KV_PART, &u->lo, &u->hi);
+        }
+        if (clip(from, end, base, TR_OPS_KV_PART, &lo, &hi))
+            attend_part(Q, type, a, t, base, lo, hi);
     }
     for (uint32_t i = 0; i < t->n_queries; i++) {
         v16 sum = v16_set1(t->query[i].sum);
@@ -367,7 +403,10 @@ static void attend(const struct tr_attend *a)
             uint32_t row = (first + i) / group;
             uint32_t head = a->head_kv * group + (first + i) % group;
             size_t at = ((size_t)row * a->n_head + head) * dim;
-            t.query[i] = (struct query){.q = a->q + at, .out = a->out + at, .n = a->pos + row + 1};
+            uint32_t seen = a->pos + row + 1;
+            t.query[i] = (struct query){.q = a->q + at, .out = a->out + at, .end = seen};
+            if (a->p.window > 0 && seen > a->p.window)
+                t.query[i].from = seen - a->p.window;
         }
         if (a->kv->type == TR_OPS_KV_F16)
             attend_f16(a, &t);

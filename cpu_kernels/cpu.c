@@ -271,7 +271,9 @@ struct rows_job {
     float *x;
     const float *y;
     const float *w;
+    const float *w_next;
     float eps;
+    float factor;
     float *out;
     const struct tr_rope *rope;
     const struct tr_kv *kv;
@@ -335,6 +337,50 @@ static void add_rms_norm(struct tr_dev *dev, float *x, const float *y, const flo
     run_rows(dev, &job);
 }
 
+static void norm_add_norm_row(const struct rows_job *j, size_t r)
+{
+    float *x = j->x + r * j->dim;
+    j->dev->k->norm_add(x, j->y + r * j->dim, j->w, j->eps, j->dim);
+    j->dev->k->rms_norm(NULL, x, NULL, j->w_next, j->eps, j->dim, j->out + r * j->dim);
+}
+
+static void norm_add_rms_norm(struct tr_dev *dev, float *x, const float *y, const float *w_post,
+                              const float *w_next, float eps, uint32_t n_rows, uint32_t dim,
+                              float *out)
+{
+    struct rows_job job = {.row = norm_add_norm_row,
+                           .n_rows = n_rows,
+                           .dim = dim,
+                           .x = x,
+                           .y = y,
+                           .w = w_post,
+                           .w_next = w_next,
+                           .eps = eps,
+                           .out = out};
+    run_rows(dev, &job);
+}
+
+static void head_norm_row(const struct rows_job *j, size_t r)
+{
+    uint32_t dim = j->dim / j->n_head;
+    float *x = j->x + r * j->dim;
+    for (uint32_t h = 0; h < j->n_head; h++, x += dim)
+        j->dev->k->rms_norm(NULL, x, NULL, j->w, j->eps, dim, x);
+}
+
+static void head_norm(struct tr_dev *dev, float *x, const float *w, float eps, uint32_t n_rows,
+                      uint32_t n_head, uint32_t head_dim)
+{
+    struct rows_job job = {.row = head_norm_row,
+                           .n_rows = n_rows,
+                           .dim = n_head * head_dim,
+                           .n_head = n_head,
+                           .x = x,
+                           .w = w,
+                           .eps = eps};
+    run_rows(dev, &job);
+}
+
 static void add_row(const struct rows_job *j, size_t r)
 {
     j->dev->k->add(j->x + r * j->dim, j->y + r * j->dim, j->dim);
@@ -343,6 +389,28 @@ static void add_row(const struct rows_job *j, size_t r)
 static void add(struct tr_dev *dev, float *x, const float *y, uint32_t n_rows, uint32_t dim)
 {
     struct rows_job job = {.row = add_row, .n_rows = n_rows, .dim = dim, .x = x, .y = y};
+    run_rows(dev, &job);
+}
+
+static void add_bias_row(const struct rows_job *j, size_t r)
+{
+    j->dev->k->add(j->x + r * j->dim, j->w, j->dim);
+}
+
+static void add_bias(struct tr_dev *dev, float *x, const float *b, uint32_t n_rows, uint32_t dim)
+{
+    struct rows_job job = {.row = add_bias_row, .n_rows = n_rows, .dim = dim, .x = x, .w = b};
+    run_rows(dev, &job);
+}
+
+static void scale_row(const struct rows_job *j, size_t r)
+{
+    j->dev->k->scale(j->x + r * j->dim, j->factor, j->dim);
+}
+
+static void scale(struct tr_dev *dev, float *x, float s, uint32_t n_rows, uint32_t dim)
+{
+    struct rows_job job = {.row = scale_row, .n_rows = n_rows, .dim = dim, .x = x, .factor = s};
     run_rows(dev, &job);
 }
 
@@ -355,6 +423,18 @@ static void silu_mul(struct tr_dev *dev, float *gate, const float *up, uint32_t 
                      uint32_t dim)
 {
     struct rows_job job = {.row = silu_mul_row, .n_rows = n_rows, .dim = dim, .x = gate, .y = up};
+    run_rows(dev, &job);
+}
+
+static void gelu_mul_row(const struct rows_job *j, size_t r)
+{
+    j->dev->k->gelu_mul(j->x + r * j->dim, j->y + r * j->dim, j->dim);
+}
+
+static void gelu_mul(struct tr_dev *dev, float *gate, const float *up, uint32_t n_rows,
+                     uint32_t dim)
+{
+    struct rows_job job = {.row = gelu_mul_row, .n_rows = n_rows, .dim = dim, .x = gate, .y = up};
     run_rows(dev, &job);
 }
 
@@ -456,7 +536,7 @@ static void attend_task(void *arg, uint32_t i)
 
 static void attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer,
                       const struct tr_place *places, uint32_t n_rows, const float *q,
-                      uint32_t n_head, float scale, float *out)
+                      uint32_t n_head, const struct tr_attend_params *p, float *out)
 {
     TR_ASSERT(layer < kv->n_layer && n_head % kv->n_head_kv == 0);
     uint32_t n_threads = tr_threads_count(dev->threads);
@@ -466,7 +546,7 @@ static void attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer
         .places = places,
         .n_rows = n_rows,
         .rows_per_task = n_rows <= 4 * n_threads ? 1 : ATTEND_ROWS,
-        .a = {.kv = kv, .layer = layer, .n_head = n_head, .scale = scale, .q = q, .out = out}};
+        .a = {.kv = kv, .layer = layer, .n_head = n_head, .p = *p, .q = q, .out = out}};
     uint32_t n_parts = (n_rows + job.rows_per_task - 1) / job.rows_per_task;
     tr_threads_for(dev->threads, n_parts * kv->n_head_kv, attend_task, &job);
 }
@@ -527,8 +607,13 @@ const struct tr_ops tr_ops_cpu = {
     .matmul = matmul,
     .rms_norm = rms_norm,
     .add_rms_norm = add_rms_norm,
+    .norm_add_rms_norm = norm_add_rms_norm,
+    .head_norm = head_norm,
     .add = add,
+    .add_bias = add_bias,
+    .scale = scale,
     .silu_mul = silu_mul,
+    .gelu_mul = gelu_mul,
     .rope = rope,
     .kv_write = kv_write,
     .attention = attention,

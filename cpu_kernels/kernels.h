@@ -29,7 +29,7 @@ struct tr_attend {
     uint32_t n_rows;
     uint32_t n_head;
     uint32_t head_kv;
-    float scale;
+    struct tr_attend_params p;
     const float *q; /* [n_rows, n_head, head_dim] */
     float *out;     /* the same shape; only the heads that read head_kv are written */
 };
@@ -45,8 +45,12 @@ struct tr_kernels {
     /* One row; y may be NULL, else x += y first. */
     void (*rms_norm)(float *x_sum, const float *x, const float *y, const float *w, float eps,
                      uint32_t dim, float *out);
+    /* One row: x += rms_norm(y, w). */
+    void (*norm_add)(float *x, const float *y, const float *w, float eps, uint32_t dim);
     void (*add)(float *x, const float *y, uint32_t n);
+    void (*scale)(float *x, float s, uint32_t n);
     void (*silu_mul)(float *gate, const float *up, uint32_t n);
+    void (*gelu_mul)(float *gate, const float *up, uint32_t n);
     /* One row's k and v [n_head_kv, head_dim] to position `off` of a layer's block. */
     void (*kv_write)(const struct tr_kv *kv, uint8_t *block, uint32_t off, const float *k,
                      const float *v);
@@ -62,8 +66,9 @@ extern const struct tr_kernels tr_kernels_avx512;
     {                                                                                              \
         .quantise = quantise, .product_f32 = product_f32, .product_f16 = product_f16,              \
         .product_bf16 = product_bf16, .product_q8_0 = product_q8_0, .product_q4_0 = product_q4_0,  \
-        .product_q4_1 = product_q4_1, .rms_norm = rms_norm, .add = add, .silu_mul = silu_mul,      \
-        .kv_write = kv_write, .attend = attend                                                     \
+        .product_q4_1 = product_q4_1, .rms_norm = rms_norm, .norm_add = norm_add, .add = add,      \
+        .scale = scale, .silu_mul = silu_mul, .gelu_mul = gelu_mul, .kv_write = kv_write,          \
+        .attend = attend                                                                           \
     }
 
 /* Unrolls the loop that follows; its bound is a constant after inlining. */

@@ -92,9 +92,10 @@ size_t tr_rope_bytes(uint32_t n_rot, uint32_t n_ctx);
 
 /* Fills `mem` (tr_rope_bytes, the caller's, must outlive r).  freq[i], n_rot/2 of them, is the
  * angle of pair i per position (theta^(-2i/n_rot) for plain RoPE, with a model's scaling already
- * in it); it is rounded to float, the angle pos * freq[i] too, as models were trained with. */
+ * in it); it is rounded to float, the angle pos * freq[i] too, as models were trained with.
+ * Cosines and sines are multiplied by `amplitude` (1, but for scalings such as YaRN's). */
 void tr_rope_init(struct tr_rope *r, enum tr_rope_style style, uint32_t n_rot, uint32_t n_ctx,
-                  const double *freq, void *mem);
+                  const double *freq, float amplitude, void *mem);
 
 /* The KV cache: n_layer * n_blocks blocks of TR_OPS_KV_BLOCK positions.
  * Block b of layer l lies at mem + (l * n_blocks + b) * block_bytes and holds, for each KV head,
@@ -122,6 +123,16 @@ size_t tr_kv_block_bytes(enum tr_ops_kv type, uint32_t n_head_kv, uint32_t head_
 struct tr_place {
     const uint32_t *blocks;
     uint32_t pos;
+};
+
+/* How a row attends.  score = scale * (q . k), and with a cap: soft_cap * tanh(score / soft_cap).
+ * A row at pos sees the positions p with pos - window < p <= pos, all p <= pos without a window.
+ * Positions that a row does not see take no part at all: whole partitions of them are skipped,
+ * and in the others they are in neither maximum, nor sum, nor weighted values. */
+struct tr_attend_params {
+    float scale;     /* usually 1/sqrt(head_dim) */
+    float soft_cap;  /* 0: none */
+    uint32_t window; /* 0: all */
 };
 
 struct tr_dev; /* the filler's state: threads, scratch, stream, ... */
@@ -161,15 +172,36 @@ struct tr_ops {
     void (*rms_norm)(struct tr_dev *dev, const float *x, const float *w, float eps, uint32_t n_rows,
                      uint32_t dim, float *out);
 
-    /* x += y, then out = rms_norm(x): a layer's residual and the next norm in one pass. */
+    /* x += y, then out = rms_norm(x): a layer's residual and the next norm in one pass.
+     * out may be y. */
     void (*add_rms_norm)(struct tr_dev *dev, float *x, const float *y, const float *w, float eps,
                          uint32_t n_rows, uint32_t dim, float *out);
+
+    /* x += rms_norm(y, w_post), then out = rms_norm(x, w_next): the same where a half of a layer
+     * has a norm of its own at its end.  The bits of the three operations; out may be y. */
+    void (*norm_add_rms_norm)(struct tr_dev *dev, float *x, const float *y, const float *w_post,
+                              const float *w_next, float eps, uint32_t n_rows, uint32_t dim,
+                              float *out);
+
+    /* rms_norm of each head of x [n_rows, n_head, head_dim] in place; w is [head_dim]. */
+    void (*head_norm)(struct tr_dev *dev, float *x, const float *w, float eps, uint32_t n_rows,
+                      uint32_t n_head, uint32_t head_dim);
 
     /* x += y. */
     void (*add)(struct tr_dev *dev, float *x, const float *y, uint32_t n_rows, uint32_t dim);
 
+    /* x[r] += b, for every row; b is [dim]. */
+    void (*add_bias)(struct tr_dev *dev, float *x, const float *b, uint32_t n_rows, uint32_t dim);
+
+    /* x *= s. */
+    void (*scale)(struct tr_dev *dev, float *x, float s, uint32_t n_rows, uint32_t dim);
+
     /* gate = gate / (1 + exp(-gate)) * up. */
     void (*silu_mul)(struct tr_dev *dev, float *gate, const float *up, uint32_t n_rows,
+                     uint32_t dim);
+
+    /* gate = gelu(gate) * up, with gelu(x) = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))). */
+    void (*gelu_mul)(struct tr_dev *dev, float *gate, const float *up, uint32_t n_rows,
                      uint32_t dim);
 
     /* Turns x [n_rows, n_head, head_dim] in place by places[i].pos < r->n_ctx. */
@@ -182,12 +214,12 @@ struct tr_ops {
                      const struct tr_place *places, uint32_t n_rows, const float *k,
                      const float *v);
 
-    /* Causal attention of q [n_rows, n_head, head_dim] over positions 0..pos of each row's place
-     * (all of them stored already); head h reads KV head h / (n_head / n_head_kv).
-     * out [n_rows, n_head, head_dim].  scale: usually 1/sqrt(head_dim). */
+    /* Causal attention of q [n_rows, n_head, head_dim] over the positions that each row sees (all
+     * of them stored already); head h reads KV head h / (n_head / n_head_kv).
+     * out [n_rows, n_head, head_dim]. */
     void (*attention)(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer,
                       const struct tr_place *places, uint32_t n_rows, const float *q,
-                      uint32_t n_head, float scale, float *out);
+                      uint32_t n_head, const struct tr_attend_params *p, float *out);
 
     /* fn(arg, i) for 0 <= i < n on the device's host threads; returns when all are done. */
     void (*parallel)(struct tr_dev *dev, uint32_t n, void (*fn)(void *arg, uint32_t i), void *arg);

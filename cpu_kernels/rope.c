@@ -10,7 +10,7 @@ size_t tr_rope_bytes(uint32_t n_rot, uint32_t n_ctx)
 }
 
 void tr_rope_init(struct tr_rope *r, enum tr_rope_style style, uint32_t n_rot, uint32_t n_ctx,
-                  const double *freq, void *mem)
+                  const double *freq, float amplitude, void *mem)
 {
     float *table = mem;
     uint32_t half = n_rot / 2;
@@ -19,8 +19,8 @@ void tr_rope_init(struct tr_rope *r, enum tr_rope_style style, uint32_t n_rot, u
         float *c = table + (size_t)pos * n_rot;
         for (uint32_t i = 0; i < half; i++) {
             float angle = (float)pos * (float)freq[i];
-            c[i] = (float)cos((double)angle);
-            c[half + i] = (float)sin((double)angle);
+            c[i] = (float)cos((double)angle) * amplitude;
+            c[half + i] = (float)sin((double)angle) * amplitude;
         }
     }
     *r = (struct tr_rope){.style = style, .n_rot = n_rot, .n_ctx = n_ctx, .cos_sin = table};

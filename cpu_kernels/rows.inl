@@ -29,6 +29,28 @@ TR_INLINE v16 v16_exp(v16 x)
     return v16_zero_below(v16_scale_bits(y, t), x, -87.0F);
 }
 
+/* tanh(x), relative error below 3e-7; NaN stays NaN.  With y = 2x = n ln 2 + r as in v16_exp, but
+ * from exp(r) - 1, so that nothing is lost near 0: m = exp(y) - 1 = 2^n (exp(r) - 1) + (2^n - 1)
+ * and tanh(x) = m / (m + 2).  Beyond 10 it is 1 in float. */
+TR_INLINE v16 v16_tanh(v16 x)
+{
+    static const float c[] = {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F, 1.0F};
+    v16 rounder = v16_set1(ROUNDER);
+    v16 one = v16_set1(1.0F);
+    v16 y = v16_max(v16_set1(-20.0F), v16_min(v16_set1(20.0F), v16_add(x, x)));
+    v16 t = v16_fma(y, v16_set1(0x1.715476p+0F), rounder);
+    v16 n = v16_sub(t, rounder);
+    v16 r = v16_fma(n, v16_set1(-0x1.62e430p-1F), y);
+    r = v16_fma(n, v16_set1(0x1.05c610p-29F), r);
+    v16 p = v16_set1(1.0F / 5040);
+    TR_UNROLL
+    for (int i = 0; i < 6; i++)
+        p = v16_fma(p, r, v16_set1(c[i]));
+    v16 power = v16_scale_bits(one, t);
+    v16 m = v16_fma(power, v16_mul(p, r), v16_sub(power, one));
+    return v16_div(m, v16_add(m, v16_set1(2.0F)));
+}
+
 /* The sum of sixteen lanes, folded in halves. */
 TR_INLINE float v16_sum(v16 a)
 {
@@ -71,6 +93,11 @@ static void quantise(const float *x, uint32_t dim, int8_t *q, float *d, float *s
 }
 
 /* Lane l sums the squares of elements l, l + 16, ...; the lanes are folded at the end. */
+TR_INLINE v16 inverse_rms(v16 squares, uint32_t dim, float eps)
+{
+    return v16_set1(1.0F / sqrtf(v16_sum(squares) / (float)dim + eps));
+}
+
 static void rms_norm(float *x_sum, const float *x, const float *y, const float *w, float eps,
                      uint32_t dim, float *out)
 {
@@ -85,11 +112,34 @@ static void rms_norm(float *x_sum, const float *x, const float *y, const float *
         squares = v16_fma(a, a, squares);
     }
     const float *in = y ? x_sum : x;
-    v16 inverse = v16_set1(1.0F / sqrtf(v16_sum(squares) / (float)dim + eps));
+    v16 inverse = inverse_rms(squares, dim, eps);
     for (uint32_t i = 0; i < dim; i += 16) {
         uint32_t n = dim - i < 16 ? dim - i : 16;
         v16 a = v16_mul(v16_load_n(in + i, n), inverse);
         v16_store_n(out + i, v16_mul(a, v16_load_n(w + i, n)), n);
+    }
+}
+
+static void norm_add(float *x, const float *y, const float *w, float eps, uint32_t dim)
+{
+    v16 squares = v16_set1(0.0F);
+    for (uint32_t i = 0; i < dim; i += 16) {
+        v16 a = v16_load_n(y + i, dim - i < 16 ? dim - i : 16);
+        squares = v16_fma(a, a, squares);
+    }
+    v16 inverse = inverse_rms(squares, dim, eps);
+    for (uint32_t i = 0; i < dim; i += 16) {
+        uint32_t n = dim - i < 16 ? dim - i : 16;
+        v16 a = v16_mul(v16_mul(v16_load_n(y + i, n), inverse), v16_load_n(w + i, n));
+        v16_store_n(x + i, v16_add(v16_load_n(x + i, n), a), n);
+    }
+}
+
+static void scale(float *x, float s, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += 16) {
+        uint32_t k = n - i < 16 ? n - i : 16;
+        v16_store_n(x + i, v16_mul(v16_load_n(x + i, k), v16_set1(s)), k);
     }
 }
 
@@ -118,4 +168,22 @@ static void silu_mul(float *gate, const float *up, uint32_t n)
     if (i < n)
         v16_store_n(gate + i, silu_mul16(v16_load_n(gate + i, n - i), v16_load_n(up + i, n - i)),
                     n - i);
+}
+
+/* (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)): one exp, and right far out on the negative side. */
+TR_INLINE v16 gelu_mul16(v16 g, v16 up)
+{
+    v16 cube = v16_mul(v16_mul(g, g), v16_set1(0.044715F));
+    v16 u = v16_mul(v16_fma(cube, g, g), v16_set1(1.5957691216F)); /* 2 sqrt(2/pi) */
+    v16 e = v16_exp(v16_sub(v16_set1(0.0F), u));
+    v16 gelu = v16_zero_below(v16_div(g, v16_add(v16_set1(1.0F), e)), u, -87.0F);
+    return v16_mul(gelu, up);
+}
+
+static void gelu_mul(float *gate, const float *up, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += 16) {
+        uint32_t k = n - i < 16 ? n - i : 16;
+        v16_store_n(gate + i, gelu_mul16(v16_load_n(gate + i, k), v16_load_n(up + i, k)), k);
+    }
 }

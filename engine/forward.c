@@ -103,7 +103,7 @@ static void init_rope(struct tr_forward *f)
     double freq[TR_OPS_HEAD_MAX / 2];
     for (uint32_t i = 0; i < hp->n_rot / 2; i++)
         freq[i] = pow(hp->rope_base, -2.0 * i / hp->n_rot);
-    tr_rope_init(&f->rope, hp->rope_style, hp->n_rot, f->c.n_ctx, freq, f->angles);
+    tr_rope_init(&f->rope, hp->rope_style, hp->n_rot, f->c.n_ctx, freq, 1.0f, f->angles);
 }
 
 static int take_memory(struct tr_forward *f, struct tr_errbuf *err)
@@ -220,8 +220,8 @@ static void attend(struct tr_forward *f, uint32_t layer, const struct rows *r)
 {
     const struct tr_ops *ops = f->ops;
     const struct tr_hparams *hp = &f->m->hp;
-    float scale = 1.0f / sqrtf((float)hp->head_dim);
-    ops->attention(f->dev, &f->kv, layer, r->places, r->n, r->q, hp->n_head, scale, f->attn);
+    const struct tr_attend_params p = {.scale = 1.0f / sqrtf((float)hp->head_dim)};
+    ops->attention(f->dev, &f->kv, layer, r->places, r->n, r->q, hp->n_head, &p, f->attn);
     ops->act_set(f->dev, &f->act_attn, f->attn, r->n);
     ops->matmul(f->dev, &f->m->layers[layer].attn_out, &f->act_attn, f->h);
 }

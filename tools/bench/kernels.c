@@ -138,7 +138,8 @@ struct attention {
 static void call_attention(struct bench *b, void *arg, uint32_t i)
 {
     struct attention *a = arg;
-    OPS->attention(b->dev, &a->kv, i % a->kv.n_layer, a->places, a->n_rows, b->x, a->n_head, 0.125F,
+    const struct tr_attend_params p = {.scale = 0.125F};
+    OPS->attention(b->dev, &a->kv, i % a->kv.n_layer, a->places, a->n_rows, b->x, a->n_head, &p,
                    b->out);
 }
 

@@ -14,12 +14,13 @@ struct seq {
     float *q;
     float *k;
     float *v;
+    struct tr_attend_params p;
 };
 
 static struct seq sequence(enum tr_ops_kv type, uint32_t n, uint32_t n_head, uint32_t n_head_kv,
                            uint32_t dim)
 {
-    struct seq s = {type, n, n_head, n_head_kv, dim, NULL, NULL, NULL};
+    struct seq s = {type, n, n_head, n_head_kv, dim, NULL, NULL, NULL, {.scale = 0.125F}};
     s.q = floats((size_t)n * n_head * dim);
     s.k = floats((size_t)n * n_head_kv * dim);
     s.v = floats((size_t)n * n_head_kv * dim);
@@ -81,7 +82,7 @@ static float *run(const struct seq *s, enum tr_cpu_level level, uint32_t n_threa
         for (uint32_t i = 0; i < n; i++)
             places[i] = (struct tr_place){blocks, at + i};
         OPS->kv_write(dev, &kv, 1, places, n, s->k + at * kw, s->v + at * kw);
-        OPS->attention(dev, &kv, 1, places, n, s->q + at * qw, s->n_head, 0.125F, out + at * qw);
+        OPS->attention(dev, &kv, 1, places, n, s->q + at * qw, s->n_head, &s->p, out + at * qw);
         at += n;
     }
     OPS->close(dev);
@@ -97,13 +98,15 @@ static void exact(const struct seq *s, uint32_t pos, uint32_t head, double *out)
     const float *q = s->q + ((size_t)pos * s->n_head + head) * s->dim;
     double total = 0;
     memset(out, 0, s->dim * sizeof *out);
-    for (size_t j = 0; j <= pos; j++) {
+    for (size_t j = s->p.window && pos >= s->p.window ? pos + 1 - s->p.window : 0; j <= pos; j++) {
         const float *k = s->k + (j * s->n_head_kv + kv_head) * s->dim;
         const float *v = s->v + (j * s->n_head_kv + kv_head) * s->dim;
         double score = 0;
         for (size_t d = 0; d < s->dim; d++)
             score += (double)q[d] * k[d];
-        double p = exp(score * 0.125);
+        score *= 0.125;
+        double cap = s->p.soft_cap;
+        double p = exp(cap > 0 ? cap * tanh(score / cap) : score);
         total += p;
         for (size_t d = 0; d < s->dim; d++)
             out[d] += p * v[d];
@@ -132,6 +135,26 @@ Test(attention, is_near_the_exact_softmax_for_every_cache_type)
         free(out);
         drop(&s);
     }
+}
+
+Test(attention, window_and_cap_are_near_the_exact_softmax)
+{
+    struct seq s = sequence(TR_OPS_KV_F32, 700, 2, 1, 64);
+    static const uint32_t windows[] = {1, 31, 100, 256, 300, 0};
+    for (int i = 0; i < 6; i++) {
+        s.p.window = windows[i];
+        s.p.soft_cap = i % 2 ? 2.0F : 0.0F;
+        float *out = run(&s, TR_CPU_AVX512, 1, 0);
+        double expected[64];
+        for (uint32_t pos = 0; pos < s.n; pos++) {
+            exact(&s, pos, pos % 2, expected);
+            for (uint32_t d = 0; d < s.dim; d++)
+                cr_assert_float_eq(out[((size_t)pos * 2 + pos % 2) * s.dim + d], expected[d], 4e-6,
+                                   "window %u pos %u", windows[i], pos);
+        }
+        free(out);
+    }
+    drop(&s);
 }
 
 Test(attention, chunks_threads_and_block_order_change_no_bit)
@@ -212,7 +235,7 @@ Test(attention, rows_of_several_sequences_do_not_meet)
             }
         }
         OPS->kv_write(dev, &kv, 0, places, n, k, v);
-        OPS->attention(dev, &kv, 0, places, n, q, 9, 0.125F, out);
+        OPS->attention(dev, &kv, 0, places, n, q, 9, &s[0].p, out);
         for (uint32_t i = 0; i < SEQS; i++) {
             cr_assert_arr_eq(out + first[i] * qw, alone[i] + len[i] * qw,
                              count[i] * qw * sizeof *out);
@@ -226,6 +249,48 @@ Test(attention, rows_of_several_sequences_do_not_meet)
         free(alone[i]);
         drop(&s[i]);
     }
+}
+
+/* Windows around the sizes of blocks and partitions; what a row does not see may be NaN. */
+Test(attention, a_window_gives_the_same_bits_however_it_is_cut, .timeout = 300)
+{
+    static const uint32_t windows[] = {1, 2, 15, 16, 31, 32, 33, 64, 255, 256, 257, 288, 1000};
+    for (int i = 0; i < 13; i++) {
+        struct seq s = sequence(kv_types[i % 3], 540, 4, i % 2 ? 1 : 2, 32);
+        s.p.window = windows[i];
+        s.p.soft_cap = i % 3 == 1 ? 3.0F : 0.0F;
+        size_t bytes = (size_t)s.n * s.n_head * s.dim * sizeof(float);
+        float *plain = run(&s, TR_CPU_GENERIC, 1, 1);
+        for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
+            for (uint32_t chunk = 0; chunk <= s.n; chunk += s.n / 2) {
+                float *out = run(&s, (enum tr_cpu_level)level, 2, chunk);
+                cr_assert_arr_eq(out, plain, bytes, "window %u level %d chunk %u", windows[i],
+                                 level, chunk);
+                free(out);
+            }
+        }
+        free(plain);
+        drop(&s);
+    }
+}
+
+Test(attention, what_left_the_window_may_be_anything)
+{
+    struct seq s = sequence(TR_OPS_KV_F32, 400, 3, 1, 64);
+    s.p.window = 20;
+    float *clean = run(&s, TR_CPU_AVX512, 1, 0);
+    for (size_t i = 0; i < 64; i++)
+        s.k[(size_t)300 * 64 + i] = s.v[(size_t)300 * 64 + i] = NAN;
+    for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
+        float *out = run(&s, (enum tr_cpu_level)level, 1, 400);
+        cr_assert_arr_eq(out, clean, (size_t)300 * 3 * 64 * sizeof *out);
+        cr_assert(isnan(out[(size_t)319 * 3 * 64]));
+        cr_assert_arr_eq(out + (size_t)320 * 3 * 64, clean + (size_t)320 * 3 * 64,
+                         (size_t)80 * 3 * 64 * sizeof *out);
+        free(out);
+    }
+    free(clean);
+    drop(&s);
 }
 
 Test(attention, an_infinite_value_is_not_seen_before_its_position)

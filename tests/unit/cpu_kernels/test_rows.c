@@ -5,7 +5,7 @@
 #include <math.h>
 
 static const uint32_t dims[] = {576, 1536, 64, 1, 15, 17, 100};
-enum { N_DIMS = sizeof dims / sizeof dims[0], ROWS = 11 };
+enum { N_DIMS = sizeof dims / sizeof dims[0], ROWS = 11, N_RESULTS = 10 };
 
 static float *copy(const float *x, size_t n)
 {
@@ -19,7 +19,7 @@ static float *all_rows(struct tr_dev *dev, uint32_t dim, uint32_t n_rows, const 
                        const float *y, const float *w)
 {
     size_t n = (size_t)n_rows * dim;
-    float *out = memory(5 * n * sizeof *out);
+    float *out = memory(N_RESULTS * n * sizeof *out);
     OPS->rms_norm(dev, x, w, 1e-5F, n_rows, dim, out);
     memcpy(out + n, x, n * sizeof *x);
     OPS->add_rms_norm(dev, out + n, y, w, 1e-5F, n_rows, dim, out + 2 * n);
@@ -27,6 +27,14 @@ static float *all_rows(struct tr_dev *dev, uint32_t dim, uint32_t n_rows, const 
     OPS->silu_mul(dev, out + 3 * n, y, n_rows, dim);
     memcpy(out + 4 * n, x, n * sizeof *x);
     OPS->add(dev, out + 4 * n, y, n_rows, dim);
+    memcpy(out + 5 * n, x, n * sizeof *x);
+    OPS->gelu_mul(dev, out + 5 * n, y, n_rows, dim);
+    memcpy(out + 6 * n, x, n * sizeof *x);
+    OPS->add_bias(dev, out + 6 * n, w, n_rows, dim);
+    memcpy(out + 7 * n, x, n * sizeof *x);
+    OPS->scale(dev, out + 7 * n, 1.7F, n_rows, dim);
+    memcpy(out + 8 * n, x, n * sizeof *x);
+    OPS->norm_add_rms_norm(dev, out + 8 * n, y, w, w, 1e-5F, n_rows, dim, out + 9 * n);
     return out;
 }
 
@@ -56,6 +64,10 @@ Test(rows, are_near_the_exact_values)
             cr_assert_float_eq(out[2 * n + k], norm_sum, 2e-6 * (1 + fabs(norm_sum)));
             cr_assert_float_eq(out[3 * n + k], silu, 2e-6 * (1e-3 + fabs(silu)));
             cr_assert_eq(out[4 * n + k], x[k] + y[k]);
+            double gelu = a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a))) * y[k];
+            cr_assert_float_eq(out[5 * n + k], gelu, 2e-6 * (1e-3 + fabs(gelu)));
+            cr_assert_eq(out[6 * n + k], x[k] + w[k]);
+            cr_assert_eq(out[7 * n + k], x[k] * 1.7F);
         }
         free(x);
         free(y);
@@ -79,7 +91,8 @@ Test(rows, all_levels_and_threads_give_the_bits_of_plain_c)
         for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
             struct tr_dev *dev = device(TR_OPS_INT8, (enum tr_cpu_level)level, 2);
             float *out = all_rows(dev, dims[i], n_rows, x, y, w);
-            cr_assert_arr_eq(out, expected, 5 * n * sizeof *out, "dim %u level %d", dims[i], level);
+            cr_assert_arr_eq(out, expected, N_RESULTS * n * sizeof *out, "dim %u level %d", dims[i],
+                             level);
             free(out);
             OPS->close(dev);
         }
@@ -87,6 +100,72 @@ Test(rows, all_levels_and_threads_give_the_bits_of_plain_c)
         free(y);
         free(w);
         free(expected);
+    }
+}
+
+Test(rows, the_norms_in_one_pass_give_the_bits_of_the_single_ones)
+{
+    for (int i = 0; i < N_DIMS; i++) {
+        uint32_t dim = dims[i];
+        size_t n = (size_t)ROWS * dim;
+        size_t bytes = n * sizeof(float);
+        float *x = floats(n);
+        float *y = floats(n);
+        float *w_post = floats(dim);
+        float *w_next = floats(dim);
+        float *one = copy(x, n);
+        float *t = memory(bytes);
+        float *next = memory(bytes);
+        struct tr_dev *dev = device(TR_OPS_INT8, TR_CPU_AVX512, 2);
+        OPS->rms_norm(dev, y, w_post, 1e-6F, ROWS, dim, t);
+        OPS->add(dev, one, t, ROWS, dim);
+        OPS->rms_norm(dev, one, w_next, 1e-6F, ROWS, dim, next);
+        OPS->norm_add_rms_norm(dev, x, y, w_post, w_next, 1e-6F, ROWS, dim, y);
+        cr_assert_arr_eq(x, one, bytes);
+        cr_assert_arr_eq(y, next, bytes, "out may be y");
+        /* A head is a row of its own. */
+        OPS->rms_norm(dev, x, w_next, 1e-6F, ROWS, dim, t);
+        OPS->head_norm(dev, x, w_next, 1e-6F, 1, ROWS, dim);
+        cr_assert_arr_eq(x, t, bytes);
+        OPS->close(dev);
+        free(x);
+        free(y);
+        free(w_post);
+        free(w_next);
+        free(one);
+        free(t);
+        free(next);
+    }
+}
+
+Test(rows, gelu_is_sound_far_out)
+{
+    static const float far[] = {0.0F,    -0.0F, 5.5F,   -5.5F,  12.0F,    -12.0F,
+                                -200.0F, 3e38F, -3e38F, 1e-42F, INFINITY, -INFINITY};
+    enum { N = sizeof far / sizeof far[0] };
+    float expected[N];
+    for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
+        struct tr_dev *dev = device(TR_OPS_INT8, (enum tr_cpu_level)level, 1);
+        float gate[N];
+        float up[N];
+        memcpy(gate, far, sizeof far);
+        for (int i = 0; i < N; i++)
+            up[i] = 1.0F;
+        OPS->gelu_mul(dev, gate, up, 1, N);
+        for (int i = 0; i < N; i++) {
+            double x = far[i];
+            double exact =
+                x < -100 ? 0 : x / (1 + exp(-2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+            if (isinf(exact))
+                cr_assert_eq(gate[i], far[i]);
+            else
+                cr_assert_float_eq(gate[i], exact, fabs(exact) * 1e-5 + 1e-30, "gelu(%g) = %g", x,
+                                   (double)gate[i]);
+        }
+        if (level == TR_CPU_GENERIC)
+            memcpy(expected, gate, sizeof gate);
+        cr_assert_arr_eq(gate, expected, sizeof gate);
+        OPS->close(dev);
     }
 }
 
@@ -162,7 +241,7 @@ Test(rows, rotation_turns_the_pairs_of_its_style)
         struct tr_rope r;
         float *x = floats((size_t)2 * HEADS * DIM);
         float *before = copy(x, (size_t)2 * HEADS * DIM);
-        tr_rope_init(&r, (enum tr_rope_style)style, ROT, CTX, freq, mem);
+        tr_rope_init(&r, (enum tr_rope_style)style, ROT, CTX, freq, 1.0F, mem);
         OPS->rope(dev, &r, x, places, 2, HEADS, DIM);
         cr_assert_arr_eq(x, before, (size_t)HEADS * DIM * sizeof *x, "position 0 turns nothing");
         for (size_t h = HEADS; h < (size_t)2 * HEADS; h++) {
@@ -183,4 +262,19 @@ Test(rows, rotation_turns_the_pairs_of_its_style)
     }
     free(mem);
     OPS->close(dev);
+}
+
+Test(rows, an_amplitude_stretches_what_is_rotated)
+{
+    enum { ROT = 16, CTX = 50 };
+    const double freq[ROT / 2] = {1, 0.5, 0.25, 0.125, 0.1, 0.05, 0.02, 0.01};
+    struct tr_rope plain;
+    struct tr_rope stretched;
+    void *mem[2] = {memory(tr_rope_bytes(ROT, CTX)), memory(tr_rope_bytes(ROT, CTX))};
+    tr_rope_init(&plain, TR_ROPE_HALF, ROT, CTX, freq, 1.0F, mem[0]);
+    tr_rope_init(&stretched, TR_ROPE_HALF, ROT, CTX, freq, 1.25F, mem[1]);
+    for (size_t i = 0; i < (size_t)ROT * CTX; i++)
+        cr_assert_eq(stretched.cos_sin[i], plain.cos_sin[i] * 1.25F);
+    free(mem[0]);
+    free(mem[1]);
 }
