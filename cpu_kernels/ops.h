@@ -4,7 +4,7 @@
  * Path: http > tokens > subq > engine > [step] > ring > detok > event > socket
  *
  * One table, `struct tr_ops`, with the state of whoever fills it in an opaque `struct tr_dev`.
- * The CPU fills it in cpu_kernels/cpu.c; the forward pass is written once over it and calls the
+ * The CPU fills it in cpu_kernels/cpu.c (and dev.h); the forward pass is written once over it and calls the
  * same operations for one row (decode) and for many (prefill, several sequences).
  *
  * What every filler owes (promises P7 and P10; checked by memcmp, never by tolerance):
@@ -43,6 +43,7 @@ enum {
     TR_OPS_KV_BLOCK = 32,  /* tokens in a KV block */
     TR_OPS_KV_PART = 256,  /* positions in a partition of attention */
     TR_OPS_HEAD_MAX = 256, /* largest head_dim */
+    TR_OPS_PRODUCTS = 4,   /* products in one matmul_n */
 };
 
 /* How matrix products are computed.
@@ -167,6 +168,11 @@ struct tr_ops {
 
     /* out[a->n_rows, w->n_out] = a * W^T.  a->dim == w->n_in; out overlaps neither. */
     void (*matmul)(struct tr_dev *dev, const struct tr_mat *w, const struct tr_act *a, float *out);
+
+    /* out[i] = a * w[i]^T for i < n <= TR_OPS_PRODUCTS, as n calls of matmul: several products of
+     * the same rows cost the threads one meeting. */
+    void (*matmul_n)(struct tr_dev *dev, uint32_t n, const struct tr_mat *const *w,
+                     const struct tr_act *a, float *const *out);
 
     /* out = x / sqrt(mean(x^2) + eps) * w, per row; w is [dim].  out may be x. */
     void (*rms_norm)(struct tr_dev *dev, const float *x, const float *w, float eps, uint32_t n_rows,

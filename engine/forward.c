@@ -207,9 +207,8 @@ static void project(struct tr_forward *f, uint32_t layer, const struct rows *r)
     const struct tr_hparams *hp = &f->m->hp;
     const struct tr_layer *l = &f->m->layers[layer];
     ops->act_set(f->dev, &f->act_embd, f->h, r->n);
-    ops->matmul(f->dev, &l->q, &f->act_embd, r->q);
-    ops->matmul(f->dev, &l->k, &f->act_embd, f->k);
-    ops->matmul(f->dev, &l->v, &f->act_embd, f->v);
+    ops->matmul_n(f->dev, 3, (const struct tr_mat *const[]){&l->q, &l->k, &l->v}, &f->act_embd,
+                  (float *const[]){r->q, f->k, f->v});
     ops->rope(f->dev, &f->rope, r->q, r->places, r->n, hp->n_head, hp->head_dim);
     ops->rope(f->dev, &f->rope, f->k, r->places, r->n, hp->n_head_kv, hp->head_dim);
     ops->kv_write(f->dev, &f->kv, layer, r->places, r->n, f->k, f->v);
@@ -232,8 +231,8 @@ static void feed_forward(struct tr_forward *f, uint32_t layer, const struct rows
     const struct tr_ops *ops = f->ops;
     const struct tr_layer *l = &f->m->layers[layer];
     ops->act_set(f->dev, &f->act_embd, f->h, r->n);
-    ops->matmul(f->dev, &l->gate, &f->act_embd, f->gate);
-    ops->matmul(f->dev, &l->up, &f->act_embd, f->up);
+    ops->matmul_n(f->dev, 2, (const struct tr_mat *const[]){&l->gate, &l->up}, &f->act_embd,
+                  (float *const[]){f->gate, f->up});
     ops->silu_mul(f->dev, f->gate, f->up, r->n, f->m->hp.n_ff);
     ops->act_set(f->dev, &f->act_ff, f->gate, r->n);
     ops->matmul(f->dev, &l->down, &f->act_ff, f->h);

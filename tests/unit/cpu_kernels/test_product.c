@@ -231,3 +231,41 @@ Test(product, types_and_shapes_that_cannot_be_computed_have_no_size)
     cr_assert_eq(OPS->mat_bytes(dev, TR_T_F32, UINT32_MAX, UINT32_MAX), 0);
     OPS->close(dev);
 }
+
+Test(product, several_products_of_the_same_rows_are_each_the_product_alone)
+{
+    static const enum tr_tensor_type types[] = {TR_T_Q4_1, TR_T_F16, TR_T_Q8_0, TR_T_Q4_0};
+    for (uint32_t round = 0; round < 24; round++) {
+        uint32_t n = round % 4 + 1, n_rows = rnd_in(1, 9);
+        struct tr_dev *dev = device(TR_OPS_INT8, TR_CPU_AVX512, round % 3 + 1);
+        float *x = floats((size_t)n_rows * 96);
+        void *act_mem = memory(OPS->act_bytes(dev, n_rows, 96));
+        struct tr_mat mats[4];
+        const struct tr_mat *w[4];
+        float *out[4];
+        float *alone[4];
+        struct tr_act a;
+        for (uint32_t i = 0; i < n; i++) {
+            struct weights data = weights(types[(i + round) % 4], 96, rnd_in(1, 90));
+            void *mem = memory(OPS->mat_bytes(dev, data.type, 96, data.n_out));
+            OPS->mat_prepare(dev, &mats[i], data.type, 96, data.n_out, data.rows, mem);
+            w[i] = &mats[i];
+            out[i] = memory((size_t)n_rows * data.n_out * sizeof(float));
+            alone[i] = memory((size_t)n_rows * data.n_out * sizeof(float));
+            free(data.rows);
+        }
+        OPS->act_init(dev, &a, n_rows, 96, act_mem);
+        OPS->act_set(dev, &a, x, n_rows);
+        OPS->matmul_n(dev, n, w, &a, out);
+        for (uint32_t i = 0; i < n; i++) {
+            OPS->matmul(dev, w[i], &a, alone[i]);
+            cr_assert_arr_eq(out[i], alone[i], (size_t)n_rows * w[i]->n_out * sizeof(float));
+            free((void *)mats[i].packed);
+            free(out[i]);
+            free(alone[i]);
+        }
+        OPS->close(dev);
+        free(act_mem);
+        free(x);
+    }
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cpu_kernels/products.c - activations on their way into products, and the products. */
+#include "cpu_kernels/dev.h"
+
+#include "base/assert.h"
+#include "cpu_kernels/quant.h"
+#include "cpu_kernels/strip.h"
+
+size_t tr_cpu_act_bytes(const struct tr_dev *dev, uint32_t max_rows, uint32_t dim)
+{
+    (void)dev;
+    size_t blocks = (size_t)max_rows * (dim / TR_QK);
+    return tr_cpu_align(blocks * TR_QK) + 3 * tr_cpu_align(blocks * 4);
+}
+
+void tr_cpu_act_init(struct tr_dev *dev, struct tr_act *a, uint32_t max_rows, uint32_t dim,
+                     void *mem)
+{
+    (void)dev;
+    TR_ASSERT((uintptr_t)mem % TR_OPS_ALIGN == 0);
+    size_t blocks = (size_t)max_rows * (dim / TR_QK);
+    uint8_t *p = mem;
+    *a = (struct tr_act){.dim = dim, .max_rows = max_rows};
+    a->q = (int8_t *)p;
+    p += tr_cpu_align(blocks * TR_QK);
+    a->d = (float *)(void *)p;
+    p += tr_cpu_align(blocks * 4);
+    a->s = (float *)(void *)p;
+    p += tr_cpu_align(blocks * 4);
+    a->sum = (int32_t *)(void *)p;
+}
+
+struct act_job {
+    const struct tr_dev *dev;
+    struct tr_act *a;
+    uint32_t n_tasks;
+};
+
+static void act_task(void *arg, uint32_t i)
+{
+    const struct act_job *j = arg;
+    struct tr_act *a = j->a;
+    size_t blocks = a->dim / TR_QK;
+    uint32_t end = tr_cpu_share(a->n_rows, i + 1, j->n_tasks);
+    for (size_t r = tr_cpu_share(a->n_rows, i, j->n_tasks); r < end; r++)
+        j->dev->k->quantise(a->x + r * a->dim, a->dim, a->q + r * a->dim, a->d + r * blocks,
+                            a->s + r * blocks, a->sum + r * blocks);
+}
+
+void tr_cpu_act_set(struct tr_dev *dev, struct tr_act *a, const float *x, uint32_t n_rows)
+{
+    TR_ASSERT(n_rows <= a->max_rows);
+    a->x = x;
+    a->n_rows = n_rows;
+    if (dev->math != TR_OPS_INT8 || a->dim % TR_QK != 0)
+        return;
+    struct act_job job = {.dev = dev, .a = a, .n_tasks = tr_cpu_row_tasks(dev, n_rows, a->dim)};
+    tr_threads_for(dev->threads, job.n_tasks, act_task, &job);
+}
+
+static tr_product_fn *product_of(const struct tr_kernels *k, enum tr_tensor_type type)
+{
+    switch ((int)type) {
+    case TR_T_F32:
+        return k->product_f32;
+    case TR_T_F16:
+        return k->product_f16;
+    case TR_T_BF16:
+        return k->product_bf16;
+    case TR_T_Q8_0:
+        return k->product_q8_0;
+    case TR_T_Q4_0:
+        return k->product_q4_0;
+    default:
+        return k->product_q4_1;
+    }
+}
+
+/* The strips of several products, one after the other. */
+struct product_job {
+    const struct tr_act *a;
+    uint32_t n;
+    uint32_t n_tasks;
+    struct {
+        tr_product_fn *fn;
+        const struct tr_mat *w;
+        float *out;
+        uint32_t first; /* its strips, in the count over all products: [first, end) */
+        uint32_t end;
+    } part[TR_OPS_PRODUCTS];
+};
+
+static void product_task(void *arg, uint32_t i)
+{
+    const struct product_job *j = arg;
+    uint32_t n_strips = j->part[j->n - 1].end;
+    uint32_t from = tr_cpu_share(n_strips, i, j->n_tasks);
+    uint32_t to = tr_cpu_share(n_strips, i + 1, j->n_tasks);
+    for (uint32_t p = 0; p < j->n; p++) {
+        uint32_t first = from > j->part[p].first ? from : j->part[p].first;
+        uint32_t end = to < j->part[p].end ? to : j->part[p].end;
+        if (first < end)
+            j->part[p].fn(j->part[p].w, j->a, first - j->part[p].first, end - j->part[p].first,
+                          j->part[p].out);
+    }
+}
+
+void tr_cpu_matmul_n(struct tr_dev *dev, uint32_t n, const struct tr_mat *const *w,
+                     const struct tr_act *a, float *const *out)
+{
+    struct product_job job = {.a = a};
+    uint32_t n_strips = 0;
+    TR_ASSERT(n <= TR_OPS_PRODUCTS);
+    for (uint32_t i = 0; i < n; i++) {
+        TR_ASSERT(a->dim == w[i]->n_in);
+        if (w[i]->row_major) {
+            tr_blas_product(&dev->blas, a->x, w[i]->packed, a->n_rows, w[i]->n_in, w[i]->n_out,
+                            out[i]);
+            continue;
+        }
+        uint32_t first = n_strips;
+        n_strips += (uint32_t)tr_strip_count(w[i]->n_out);
+        job.part[job.n].fn = product_of(dev->k, w[i]->type);
+        job.part[job.n].w = w[i];
+        job.part[job.n].out = out[i];
+        job.part[job.n].first = first;
+        job.part[job.n++].end = n_strips;
+    }
+    if (!job.n)
+        return;
+    /* A few tasks to a thread: one whose core is shared takes fewer of them. */
+    uint32_t n_threads = tr_threads_count(dev->threads);
+    uint32_t n_tasks = n_threads == 1 ? 1 : 4 * n_threads;
+    job.n_tasks = n_tasks < n_strips ? n_tasks : n_strips;
+    tr_threads_for(dev->threads, job.n_tasks, product_task, &job);
+}
+
+void tr_cpu_matmul(struct tr_dev *dev, const struct tr_mat *w, const struct tr_act *a, float *out)
+{
+    tr_cpu_matmul_n(dev, 1, &w, a, &out);
+}
