@@ -142,6 +142,12 @@ static struct touched *touch(struct job *j, uint32_t id)
     return &j->touched[j->index[id] - 1];
 }
 
+static uint32_t id_at(const struct tr_sample_in *in, uint32_t i)
+{
+    uint32_t in_ring = in->prompt_len + in->n_out - in->n_drafts;
+    return i < in_ring ? in->ids[i] : in->drafts[i - in_ring];
+}
+
 static void add_penalties(struct job *j)
 {
     const struct tr_params *p = j->in->params;
@@ -151,7 +157,7 @@ static void add_penalties(struct job *j)
         return;
     uint32_t n = j->in->prompt_len + j->in->n_out;
     for (uint32_t i = rep ? 0 : j->in->prompt_len; i < n; i++) {
-        struct touched *t = touch(j, j->in->ids[i]);
+        struct touched *t = touch(j, id_at(j->in, i));
         t->penalised = true;
         t->n_out += i >= j->in->prompt_len;
     }

@@ -40,8 +40,10 @@
 struct tr_sample_in {
     const struct tr_params *params; /* validated */
     const struct tr_extra *extra;   /* NULL: neither bias nor stop ids */
-    const uint32_t *ids;            /* [prompt_len + n_out] */
+    const uint32_t *ids;            /* [prompt_len + n_out - n_drafts] */
     uint32_t prompt_len, n_out;
+    const uint32_t *drafts; /* [n_drafts], the last of the n_out: they are not in `ids` */
+    uint32_t n_drafts;
     const uint32_t *eog; /* [n_eog] */
     uint32_t n_eog;
 };

@@ -293,3 +293,39 @@ Test(sample, vocabularies_that_do_not_fill_a_block)
         tr_sampler_free(s);
     }
 }
+
+/* Speculation samples behind tokens that are not in the ring yet. */
+Test(sample, drafts_count_as_if_they_were_in_the_output)
+{
+    uint32_t ids[40];
+    struct tr_lp a, b;
+    params = (struct tr_params){.temperature = 0.9,
+                                .top_p = 1,
+                                .repetition_penalty = 1.2,
+                                .presence_penalty = 0.5,
+                                .frequency_penalty = 0.3,
+                                .min_tokens = 12,
+                                .n_top = 4,
+                                .seed = 5};
+    extra.n_stop = 1;
+    extra.stop_ids[0] = best();
+    for (uint32_t i = 0; i < 40; i++)
+        ids[i] = (uint32_t)rand() % 30 ? (uint32_t)rand() % 60 : best();
+    in.extra = &extra;
+    in.ids = ids;
+    in.prompt_len = 20;
+    for (in.n_out = 0; in.n_out <= 20; in.n_out++) {
+        uint32_t want = draw(&a);
+        for (uint32_t n = 1; n <= in.n_out && n <= 8; n++) {
+            uint32_t drafts[8], until = in.prompt_len + in.n_out - n;
+            memcpy(drafts, ids + until, n * sizeof(*ids));
+            memset(ids + until, 0xff, n * sizeof(*ids)); /* whatever stands there */
+            in.drafts = drafts;
+            in.n_drafts = n;
+            cr_assert_eq(draw(&b), want);
+            cr_assert_eq(memcmp(&a, &b, sizeof(a)), 0);
+            memcpy(ids + until, drafts, n * sizeof(*ids));
+        }
+        in.n_drafts = 0;
+    }
+}
