@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -97,13 +96,22 @@ static size_t lay_out(struct tr_forward *f)
     return used;
 }
 
+/* A context beyond the original one takes the long factors, whatever the length of a sequence. */
+static const float *rope_factors(const struct tr_forward *f)
+{
+    const struct tr_model *m = f->m;
+    if (m->hp.rope.scaling != TR_ROPE_LONG)
+        return m->rope_freqs;
+    return f->c.n_ctx > m->hp.rope.n_ctx_orig ? m->rope_long : m->rope_short;
+}
+
 static void init_rope(struct tr_forward *f)
 {
     const struct tr_hparams *hp = &f->m->hp;
     double freq[TR_OPS_HEAD_MAX / 2];
-    for (uint32_t i = 0; i < hp->n_rot / 2; i++)
-        freq[i] = pow(hp->rope_base, -2.0 * i / hp->n_rot);
-    tr_rope_init(&f->rope, hp->rope_style, hp->n_rot, f->c.n_ctx, freq, 1.0f, f->angles);
+    tr_rope_spec_freqs(&hp->rope, hp->n_rot, rope_factors(f), freq);
+    tr_rope_init(&f->rope, hp->rope_style, hp->n_rot, f->c.n_ctx, freq, (float)hp->rope.amplitude,
+                 f->angles);
 }
 
 static int take_memory(struct tr_forward *f, struct tr_errbuf *err)
@@ -219,7 +227,7 @@ static void attend(struct tr_forward *f, uint32_t layer, const struct rows *r)
 {
     const struct tr_ops *ops = f->ops;
     const struct tr_hparams *hp = &f->m->hp;
-    const struct tr_attend_params p = {.scale = 1.0f / sqrtf((float)hp->head_dim)};
+    const struct tr_attend_params p = {.scale = hp->attn_scale};
     ops->attention(f->dev, &f->kv, layer, r->places, r->n, r->q, hp->n_head, &p, f->attn);
     ops->act_set(f->dev, &f->act_attn, f->attn, r->n);
     ops->matmul(f->dev, &f->m->layers[layer].attn_out, &f->act_attn, f->h);

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
+#include <math.h>
 
 enum {
     LAYERS_MAX = 1024,
@@ -12,28 +12,30 @@ enum {
     CTX_MAX = 1 << 24
 };
 
-/* Keys that change the numbers in ways that the forward pass does not know. */
+/* Keys that change the numbers in ways that the forward pass does not know, with the value that
+ * changes nothing. */
 static int refuse_variants(const struct tr_keys *k)
 {
+    static const struct {
+        const char *suffix;
+        double neutral;
+        const char *what;
+    } variants[] = {
+        {"expert_count", 0, "mixtures of experts"},
+        {"attention.sliding_window", 0, "sliding windows"},
+        {"attn_logit_softcapping", 0, "caps of attention scores"},
+        {"final_logit_softcapping", 0, "caps of logits"},
+    };
     char key[TR_KEY_MAX];
-    struct tr_str s;
-    double f = 1;
-    uint64_t u = 0;
-    if (tr_gguf_str(k->g, tr_key(k, "rope.scaling.type", key), &s) == 0 &&
-        !(s.len == 4 && memcmp(s.p, "none", 4) == 0))
-        return tr_keys_refuse(k, "key %s: RoPE scaling \"%.*s\" is not implemented", key,
-                              (int)(s.len < 40 ? s.len : 40), s.p);
-    if (tr_gguf_f64(k->g, tr_key(k, "rope.scale_linear", key), &f) == 0 && f != 1)
-        return tr_keys_refuse(k, "key %s: linear RoPE scaling (%g) is not implemented", key, f);
-    if (tr_gguf_u64(k->g, tr_key(k, "expert_count", key), &u) == 0 && u)
-        return tr_keys_refuse(k, "key %s: mixtures of experts (%" PRIu64 ") are not implemented",
-                              key, u);
-    if (tr_gguf_u64(k->g, tr_key(k, "attention.sliding_window", key), &u) == 0 && u)
-        return tr_keys_refuse(k, "key %s: sliding windows (%" PRIu64 ") are not implemented", key,
-                              u);
-    if (tr_gguf_f64(k->g, tr_key(k, "attention.scale", key), &f) == 0)
-        return tr_keys_refuse(k, "key %s: an attention scale of its own (%g) is not implemented",
-                              key, f);
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
+        double v = variants[i].neutral;
+        int r = tr_gguf_f64(k->g, tr_key(k, variants[i].suffix, key), &v);
+        if (r == -EINVAL)
+            return tr_keys_refuse(k, "key %s is not one number", key);
+        if (v != variants[i].neutral)
+            return tr_keys_refuse(k, "key %s: %s (%g) are not implemented", key, variants[i].what,
+                                  v);
+    }
     return 0;
 }
 
@@ -71,14 +73,13 @@ static int read_heads(const struct tr_keys *k, struct tr_hparams *hp)
 }
 
 /* The vocabulary's size is that of the embedding; what the file says elsewhere must agree. */
-static int read_vocab(const struct tr_keys *k, struct tr_hparams *hp)
+static int read_vocab(const struct tr_keys *k, const char *embd, struct tr_hparams *hp)
 {
-    const struct tr_gguf_tensor *t = tr_gguf_tensor(k->g, tr_spec_embd.name);
+    const struct tr_gguf_tensor *t = tr_gguf_tensor(k->g, embd);
     if (!t)
-        return tr_keys_refuse(k, "tensor %s is missing", tr_spec_embd.name);
+        return tr_keys_refuse(k, "tensor %s is missing", embd);
     if (t->n_dims != 2 || t->ne[1] > VOCAB_MAX)
-        return tr_keys_refuse(k, "tensor %s is not a table of up to %d rows", tr_spec_embd.name,
-                              VOCAB_MAX);
+        return tr_keys_refuse(k, "tensor %s is not a table of up to %d rows", embd, VOCAB_MAX);
     hp->n_vocab = (uint32_t)t->ne[1];
     uint32_t said;
     if (tr_keys_u32(k, "vocab_size", VOCAB_MAX, &hp->n_vocab, &said) < 0)
@@ -90,20 +91,21 @@ static int read_vocab(const struct tr_keys *k, struct tr_hparams *hp)
                               "the vocabulary has %" PRIu64
                               " tokens by tokenizer.ggml.tokens, %" PRIu32
                               " by %s.vocab_size and %" PRIu32 " by %s",
-                              a.len, said, k->arch, hp->n_vocab, tr_spec_embd.name);
+                              a.len, said, k->arch, hp->n_vocab, embd);
     return 0;
 }
 
 int tr_hparams_read(struct tr_hparams *hp, const struct tr_keys *k, const struct tr_arch *arch)
 {
-    double eps;
-    if (refuse_variants(k) < 0 || read_vocab(k, hp) < 0 ||
+    double eps, scale;
+    if (refuse_variants(k) < 0 || read_vocab(k, arch->top[0].name, hp) < 0 ||
         tr_keys_u32(k, "block_count", LAYERS_MAX, NULL, &hp->n_layer) < 0 ||
         tr_keys_u32(k, "context_length", CTX_MAX, NULL, &hp->n_ctx) < 0 ||
         tr_keys_u32(k, "embedding_length", DIM_MAX, NULL, &hp->n_embd) < 0 ||
         tr_keys_u32(k, "feed_forward_length", DIM_MAX, NULL, &hp->n_ff) < 0 ||
-        tr_keys_f64(k, "attention.layer_norm_rms_epsilon", 0, &eps) < 0 ||
-        tr_keys_f64(k, "rope.freq_base", 10000, &hp->rope_base) < 0 || read_heads(k, hp) < 0)
+        tr_keys_f64(k, "attention.layer_norm_rms_epsilon", 0, &eps) < 0 || read_heads(k, hp) < 0 ||
+        tr_keys_f64(k, "attention.scale", 1 / sqrt(hp->head_dim), &scale) < 0 ||
+        tr_rope_spec_read(&hp->rope, k, hp->n_ctx) < 0)
         return -EINVAL;
     if (hp->n_embd % 32 || hp->n_ff % 32)
         return tr_keys_refuse(k,
@@ -111,6 +113,7 @@ int tr_hparams_read(struct tr_hparams *hp, const struct tr_keys *k, const struct
                               " must be multiples of 32",
                               hp->n_embd, hp->n_ff);
     hp->norm_eps = (float)eps;
+    hp->attn_scale = (float)scale;
     hp->rope_style = arch->rope_style;
     return 0;
 }
@@ -128,6 +131,8 @@ uint32_t tr_hparams_side(const struct tr_hparams *hp, enum tr_dim d)
         return hp->n_head_kv * hp->head_dim;
     case TR_DIM_VOCAB:
         return hp->n_vocab;
+    case TR_DIM_PAIRS:
+        return hp->n_rot / 2;
     case TR_DIM_ONE:
         break;
     }

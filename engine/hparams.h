@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine/hparams.h - the numbers of a model: what the keys of its file say, checked.
  *
- * Keys that change the arithmetic in a way that the forward pass does not know (RoPE scaling,
- * experts, sliding windows) are refused by name. */
+ * Keys that change the arithmetic in a way that the forward pass does not know (experts,
+ * sliding windows, caps) are refused by name. */
 #ifndef TR_ENGINE_HPARAMS_H
 #define TR_ENGINE_HPARAMS_H
 
 #include "engine/arch.h"
 #include "engine/keys.h"
+#include "engine/rope_spec.h"
 
 struct tr_hparams {
     uint32_t n_vocab;
@@ -20,8 +21,9 @@ struct tr_hparams {
     uint32_t head_dim;
     uint32_t n_rot; /* elements of a head that are turned */
     float norm_eps;
-    double rope_base;
+    float attn_scale; /* of scores */
     enum tr_rope_style rope_style;
+    struct tr_rope_spec rope;
 };
 
 /* 0, or -EINVAL and a sentence; k->arch is arch->name. */

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ struct loader {
     struct tr_model *m;
     /* Weights are placed one after the other: a first pass without memory counts the bytes. */
     size_t used;
-    uint64_t n_known; /* tensors of the file that found their place */
+    size_t embd_bytes; /* of that: the embedding */
+    uint64_t n_known;  /* tensors of the file that found their place */
 };
 
 #define refuse(l, ...) tr_keys_refuse(&(l)->k, __VA_ARGS__)
@@ -39,9 +41,10 @@ static int find_arch(struct loader *l)
     if (tr_gguf_str(l->k.g, "general.architecture", &s) < 0)
         return refuse(l, "key general.architecture is missing or not a string");
     l->arch = tr_arch_find(s);
+    char names[96];
     if (!l->arch)
-        return refuse(l, "architecture \"%.*s\" is not implemented (llama is)",
-                      (int)(s.len < 40 ? s.len : 40), s.p);
+        return refuse(l, "architecture \"%.*s\" is not implemented (these are: %s)",
+                      (int)(s.len < 40 ? s.len : 40), s.p, tr_arch_names(names));
     l->k.arch = l->arch->name;
     return 0;
 }
@@ -111,6 +114,8 @@ static int load_tensor(struct loader *l, const struct tr_tensor_spec *s, const c
 {
     const struct tr_hparams *hp = &l->m->hp;
     const struct tr_gguf_tensor *t = tr_gguf_tensor(l->k.g, name);
+    if (!t && s->optional)
+        return 0;
     if (!t)
         return refuse(l, "tensor %s is missing", name);
     bool vector = s->n_out == TR_DIM_ONE;
@@ -133,31 +138,25 @@ static int load_all(struct loader *l)
     char name[TENSOR_NAME_MAX];
     l->used = 0;
     l->n_known = 0;
-    if (load_tensor(l, &tr_spec_embd, tr_spec_embd.name, m) < 0)
-        return -EINVAL;
-    size_t embd_bytes = l->used;
+    for (const struct tr_tensor_spec *s = l->arch->top; s->name; s++) {
+        if (load_tensor(l, s, s->name, m) < 0)
+            return -EINVAL;
+        if (s == l->arch->top)
+            l->embd_bytes = l->used;
+    }
     for (uint32_t i = 0; i < m->hp.n_layer; i++)
         for (const struct tr_tensor_spec *s = l->arch->layer; s->name; s++) {
             snprintf(name, sizeof(name), "blk.%" PRIu32 ".%s", i, s->name);
             if (load_tensor(l, s, name, &m->layers[i]) < 0)
                 return -EINVAL;
         }
-    if (load_tensor(l, &tr_spec_norm, tr_spec_norm.name, m) < 0)
-        return -EINVAL;
-    m->output_tied = !tr_gguf_tensor(l->k.g, tr_spec_output.name);
-    if (m->output_tied)
-        m->output = m->token_embd;
-    else if (load_tensor(l, &tr_spec_output, tr_spec_output.name, m) < 0)
-        return -EINVAL;
-    m->step_bytes = l->used - (m->output_tied ? 0 : embd_bytes);
     return 0;
 }
 
 static bool is_known(const struct loader *l, struct tr_str name)
 {
-    const struct tr_tensor_spec *top[] = {&tr_spec_embd, &tr_spec_norm, &tr_spec_output};
-    for (size_t i = 0; i < sizeof(top) / sizeof(top[0]); i++)
-        if (strlen(top[i]->name) == name.len && memcmp(top[i]->name, name.p, name.len) == 0)
+    for (const struct tr_tensor_spec *s = l->arch->top; s->name; s++)
+        if (strlen(s->name) == name.len && memcmp(s->name, name.p, name.len) == 0)
             return true;
     char want[TENSOR_NAME_MAX];
     for (uint32_t i = 0; i < l->m->hp.n_layer; i++)
@@ -182,6 +181,30 @@ static int refuse_unknown(const struct loader *l)
                           name.len > 5 && memcmp(name.p + name.len - 5, ".bias", 5) == 0
                               ? " (biases are not)"
                               : "");
+    }
+    return 0;
+}
+
+/* The factors of angles belong to the way of scaling that the keys name, and are numbers.  Their
+ * types and shapes are right already. */
+static int check_rope_factors(const struct loader *l)
+{
+    static const char *const names[] = {"rope_freqs.weight", "rope_factors_long.weight",
+                                        "rope_factors_short.weight"};
+    bool is_long = l->m->hp.rope.scaling == TR_ROPE_LONG;
+    for (int i = 0; i < 3; i++) {
+        const struct tr_gguf_tensor *t = tr_gguf_tensor(l->k.g, names[i]);
+        if (!t && i > 0 && is_long)
+            return refuse(l, "tensor %s is missing, which longrope needs", names[i]);
+        if (t && (i > 0) != is_long)
+            return refuse(l, "tensor %s does not go with the RoPE scaling that the keys name",
+                          names[i]);
+        for (uint32_t k = 0; t && k < l->m->hp.n_rot / 2; k++) {
+            float f;
+            memcpy(&f, (const uint8_t *)t->data + k * sizeof(f), sizeof(f));
+            if (!(f > 0) || !isfinite(f))
+                return refuse(l, "tensor %s: a factor is %g", names[i], (double)f);
+        }
     }
     return 0;
 }
@@ -218,7 +241,7 @@ static int load(struct loader *l)
     m->layers = calloc(m->hp.n_layer, sizeof(*m->layers));
     if (!m->layers)
         return refuse(l, "no memory for %" PRIu32 " layers", m->hp.n_layer);
-    if (load_all(l) < 0 || refuse_unknown(l) < 0)
+    if (load_all(l) < 0 || refuse_unknown(l) < 0 || check_rope_factors(l) < 0)
         return -EINVAL;
     m->weights_len = l->used;
     void *kept = tr_weights_take(l->keep_fd, tr_gguf_origin(l->k.g), m->weights_len, l->beat,
@@ -228,6 +251,10 @@ static int load(struct loader *l)
         return refuse(l, "no memory for %zu bytes of weights", m->weights_len);
     int r = load_all(l);
     TR_ASSERT(r == 0 && l->used == m->weights_len);
+    m->output_tied = !m->output.packed;
+    m->step_bytes = l->used - (m->output_tied ? 0 : l->embd_bytes);
+    if (m->output_tied)
+        m->output = m->token_embd;
     int ret = kept && !l->filled ? tr_weights_keep(l->keep_fd, kept, m->weights_len) : 0;
     return ret ? refuse(l, "the weights cannot be kept: %s", strerror(-ret)) : 0;
 }

@@ -34,6 +34,8 @@ struct tr_model {
     const float *output_norm; /* [n_embd] */
     struct tr_mat output;     /* n_embd -> n_vocab; token_embd again where the file has none */
     bool output_tied;
+    /* What angles are divided by, [n_rot / 2]; NULL where the file has none (engine/rope_spec.h). */
+    const float *rope_freqs, *rope_long, *rope_short;
     struct tr_layer *layers; /* [n_layer] */
     void *weights;           /* the one region all of the above point into */
     size_t weights_len;

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+tr_unit_test(engine rope_spec m)
 tr_unit_test(engine model)
 tr_unit_test(engine forward testrig)
 tr_fuzz(model engine)

@@ -151,7 +151,6 @@ Test(model, tensors_without_a_place_are_refused)
 {
     refused(LLAMA(.extra = "blk.0.attn_q.bias"),
             "tensor blk.0.attn_q.bias is not implemented for architecture llama (biases are not)");
-    refused(LLAMA(.extra = "rope_freqs.weight"), "tensor rope_freqs.weight is not implemented");
     refused(LLAMA(.extra = "blk.2.attn_norm.weight"), "tensor blk.2.attn_norm.weight is not");
     refused(LLAMA(.extra = "blk.00.attn_norm.weight"), "tensor blk.00.attn_norm.weight is not");
 }
@@ -159,20 +158,76 @@ Test(model, tensors_without_a_place_are_refused)
 Test(model, variants_of_the_arithmetic_are_refused)
 {
     struct tr_gw *w = LLAMA(.seed = 1);
-    tr_gw_str(w, "llama.rope.scaling.type", "yarn");
-    refused(w, "RoPE scaling \"yarn\" is not implemented");
-    w = LLAMA(.seed = 1);
-    tr_gw_f32(w, "llama.rope.scale_linear", 2);
-    refused(w, "linear RoPE scaling (2)");
-    w = LLAMA(.seed = 1);
     tr_gw_u32(w, "llama.expert_count", 8);
     refused(w, "mixtures of experts (8)");
     w = LLAMA(.seed = 1);
     tr_gw_u32(w, "llama.attention.sliding_window", 512);
     refused(w, "sliding windows (512)");
     w = LLAMA(.seed = 1);
+    tr_gw_f32(w, "llama.final_logit_softcapping", 30);
+    refused(w, "caps of logits (30)");
+    w = LLAMA(.seed = 1);
     tr_gw_u32(w, "llama.attention.value_length", 64);
     refused(w, "heads whose values (64) and keys (32) differ");
+}
+
+/* Factors [16] for heads of 32; the first one is `f`. */
+static void add_factors(struct tr_gw *w, const char *name, float f)
+{
+    float factors[16] = {f};
+    for (int i = 1; i < 16; i++)
+        factors[i] = 1.0f + (float)i;
+    tr_gw_tensor(w, name, TR_T_F32, 1, (uint64_t[]){16}, factors, sizeof(factors));
+}
+
+static struct tr_gw *longrope(void)
+{
+    struct tr_gw *w = LLAMA(.seed = 1);
+    tr_gw_str(w, "llama.rope.scaling.type", "longrope");
+    tr_gw_u32(w, "llama.rope.scaling.original_context_length", 64);
+    tr_gw_f32(w, "llama.rope.scaling.attn_factor", 1.25f);
+    return w;
+}
+
+Test(model, factors_of_angles_go_with_their_scaling)
+{
+    struct tr_errbuf err = {""};
+    struct tr_dev *dev = open_dev(TR_OPS_F32);
+    struct tr_gw *w = LLAMA(.seed = 1);
+    add_factors(w, "rope_freqs.weight", 8);
+    struct tr_model *m = load(w, dev, &err);
+    cr_assert(ne(ptr, m, NULL), "%s", err.msg);
+    cr_expect(m->rope_freqs && m->rope_freqs[0] == 8 && m->rope_freqs[15] == 16);
+    cr_expect(m->output_tied && !m->rope_long && !m->rope_short);
+    tr_model_free(m);
+    w = longrope();
+    add_factors(w, "rope_factors_short.weight", 1);
+    add_factors(w, "rope_factors_long.weight", 4);
+    m = load(w, dev, &err);
+    cr_assert(ne(ptr, m, NULL), "%s", err.msg);
+    cr_expect(m->rope_short[0] == 1 && m->rope_long[0] == 4 && !m->rope_freqs);
+    cr_expect(m->step_bytes == m->weights_len);
+    tr_model_free(m);
+    tr_ops_cpu.close(dev);
+}
+
+Test(model, wrong_factors_of_angles_are_refused)
+{
+    struct tr_gw *w = LLAMA(.seed = 1);
+    add_factors(w, "rope_freqs.weight", 0);
+    refused(w, "tensor rope_freqs.weight: a factor is 0");
+    refused(LLAMA(.extra = "rope_freqs.weight"), "tensor rope_freqs.weight is [64, 1]");
+    w = LLAMA(.seed = 1);
+    add_factors(w, "rope_factors_long.weight", 1);
+    refused(w, "tensor rope_factors_long.weight does not go with the RoPE scaling");
+    w = longrope();
+    add_factors(w, "rope_factors_long.weight", 1);
+    refused(w, "tensor rope_factors_short.weight is missing");
+    w = longrope();
+    add_factors(w, "rope_freqs.weight", 1);
+    add_factors(w, "rope_factors_long.weight", 1);
+    add_factors(w, "rope_factors_short.weight", 1);
+    refused(w, "tensor rope_freqs.weight does not go with");
 }
 
 Test(model, harmless_variants_are_accepted)
