@@ -3,16 +3,22 @@
 
 #include "engine/kv.h"
 
+enum { LEAST_SHARE = 8 }; /* of the budget, for prompts */
+
 struct plan {
     const struct tr_plan_in *in;
     struct tr_plan_do *todo;
+    struct tr_cost_work work;
+    uint64_t limit_ns; /* of the step; 0: none */
     uint32_t free;     /* blocks */
     uint32_t in_batch; /* places taken */
     uint32_t rows;     /* rows given */
     uint32_t chunk;    /* prefill rows left */
-    uint32_t out;      /* of those, with logits for every row */
+    uint32_t prompts;  /* prefill rows given */
+    uint32_t out;      /* of those left, with logits for every row */
+    bool shut;         /* nobody comes in any more */
     uint32_t preempted;
-    uint32_t aside;     /* of those aside, the oldest so many keep their blocks */
+    uint32_t aside;     /* of those aside, the first so many keep their blocks */
     uint32_t evictable; /* blocks of all that are parked */
     uint32_t young;     /* no parked sequence at or behind this index has blocks to give */
     uint32_t growers;   /* in the batch: may need one more block some day */
@@ -55,6 +61,13 @@ static bool parked(const struct plan *p, uint32_t i)
 static uint32_t held(const struct plan *p, uint32_t i)
 {
     return p->todo[i].drop ? 0 : p->in->seqs[i].blocks;
+}
+
+/* Tokens in its KV when the step begins. */
+static uint32_t begins_at(const struct plan *p, uint32_t i)
+{
+    const struct tr_plan_seq *q = &p->in->seqs[i];
+    return held(p, i) ? q->in_kv : q->cached;
 }
 
 static void drop(struct plan *p, uint32_t i)
@@ -107,11 +120,12 @@ static bool evict_one(struct plan *p, uint32_t keep)
     return false;
 }
 
-/* The youngest in the batch; there is one whenever somebody asks for a block. */
+/* The last in the batch that may lose its place: who came back from a preemption, or an engine's death,
+ * has to make a token first.  Who asks for a block runs, and has made one. */
 static uint32_t preempt_one(struct plan *p)
 {
     for (uint32_t i = p->in->n; i-- > 0;) {
-        if (batched(p, i)) {
+        if (batched(p, i) && !p->in->seqs[i].again) {
             drop(p, i);
             p->todo[i].what = TR_PLAN_PREEMPT;
             p->in_batch--;
@@ -124,6 +138,13 @@ static uint32_t preempt_one(struct plan *p)
 
 /* ---- rule 2 ---- */
 
+static void add_decode_row(struct plan *p, uint32_t i)
+{
+    p->todo[i].rows = 1;
+    p->rows++;
+    tr_cost_add_decode(&p->work, p->in->seqs[i].total - 1);
+}
+
 static void give_decode_row(struct plan *p, uint32_t i)
 {
     const struct tr_plan_seq *q = &p->in->seqs[i];
@@ -131,83 +152,72 @@ static void give_decode_row(struct plan *p, uint32_t i)
     while (need > held(p, i) && need - held(p, i) > p->free) {
         if (evict_one(p, UINT32_MAX))
             continue;
-        if (preempt_one(p) == i)
+        uint32_t gone = preempt_one(p);
+        if (gone == i || gone == UINT32_MAX)
             return;
     }
     p->free -= need - min2(need, held(p, i));
-    p->todo[i].rows = 1;
-    p->rows++;
+    add_decode_row(p, i);
 }
 
-/* ---- rule 3, and the rows of whoever comes in ---- */
-
-static void give_prefill_rows(struct plan *p, uint32_t i)
-{
-    const struct tr_plan_seq *q = &p->in->seqs[i];
-    uint32_t done = p->todo[i].drop ? 0 : q->in_kv;
-    uint32_t n = min2(min2(q->total - done, q->row_cap), min2(p->chunk, p->in->max_rows - p->rows));
-    if (q->out_rows) {
-        n = min2(n, p->out);
-        p->out -= n;
-    }
-    p->todo[i].rows = n;
-    p->chunk -= n;
-    p->rows += n;
-}
-
-/* ---- rules 4, 5 and 6 ---- */
+/* ---- places and blocks of whoever comes in ---- */
 
 static uint32_t grows(const struct tr_plan_seq *q)
 {
     return tr_kv_blocks_for(q->limit) > tr_kv_blocks_for(q->total);
 }
 
-/* Lets a parked or waiting sequence into the batch; false if it does not fit. */
-static bool let_in(struct plan *p, uint32_t i, enum tr_plan_what how)
+/* Blocks that it takes from the free ones. */
+static uint32_t blocks_needed(const struct plan *p, uint32_t i)
 {
     const struct tr_plan_seq *q = &p->in->seqs[i];
-    bool decodes = how == TR_PLAN_UNPARK && !p->todo[i].drop && q->in_kv + 1 == q->total;
-    uint32_t rows_left = p->in->max_rows - p->rows;
+    uint32_t all = tr_kv_blocks_for(q->total);
+    if (held(p, i) || !q->cached)
+        return all - min2(held(p, i), all);
+    return all - q->cached / TR_KV_BLOCK + q->cached_free;
+}
+
+static bool fits(const struct plan *p, uint32_t i)
+{
+    const struct tr_plan_seq *q = &p->in->seqs[i];
     bool other = p->in->part == TR_PLAN_OTHERS;
-    if (p->in_batch + (other ? p->places : 0) >= p->in->max_seqs || rows_left == 0 ||
-        (!decodes && p->chunk == 0) || (q->out_rows && p->out == 0))
+    if (p->in_batch + (other ? p->places : 0) >= p->in->max_seqs)
         return false;
-    uint32_t need = tr_kv_blocks_for(q->total) - min2(held(p, i), tr_kv_blocks_for(q->total));
-    uint32_t reserve = p->growers + grows(q) + (other ? p->blocks : 0);
+    uint64_t need = (uint64_t)blocks_needed(p, i) + p->growers + grows(q) + (other ? p->blocks : 0);
     uint32_t own = parked(p, i) ? held(p, i) : 0;
-    if (need + reserve > p->free && need + reserve > p->free + (p->evictable - own))
-        return false;
-    p->evictable -= own;
+    return need <= (uint64_t)p->free + (p->evictable - own);
+}
+
+static void let_in(struct plan *p, uint32_t i)
+{
+    const struct tr_plan_seq *q = &p->in->seqs[i];
+    uint32_t need = blocks_needed(p, i);
+    uint32_t reserve = p->growers + grows(q) + (p->in->part == TR_PLAN_OTHERS ? p->blocks : 0);
+    p->evictable -= parked(p, i) ? held(p, i) : 0;
     while (need + reserve > p->free && evict_one(p, i))
         ;
     p->free -= need;
     p->growers += grows(q);
-    p->todo[i].what = how;
+    p->todo[i].what = q->state == TR_PARKED ? TR_PLAN_UNPARK : TR_PLAN_ADMIT;
     p->in_batch++;
-    if (decodes) {
-        p->todo[i].rows = 1;
-        p->rows++;
-    } else {
-        give_prefill_rows(p, i);
-    }
-    return true;
+}
+
+/* Waits for nothing but a place and its turn. */
+static bool comes(const struct plan *p, uint32_t i)
+{
+    const struct tr_plan_seq *q = &p->in->seqs[i];
+    return !q->hold && p->todo[i].what == TR_PLAN_STAY &&
+           (q->state == TR_WAITING || (q->state == TR_PARKED && q->ready));
 }
 
 /* A suspect that is to come in has been in a batch before: it finds its place again. */
-static bool keeps_room(const struct plan *p, uint32_t i)
-{
-    const struct tr_plan_seq *q = &p->in->seqs[i];
-    bool comes = q->state == TR_WAITING || (q->state == TR_PARKED && q->ready);
-    return q->part != TR_PLAN_OTHERS && comes && !q->hold && !batched(p, i);
-}
-
 static void count_room(struct plan *p)
 {
     for (uint32_t i = 0; i < p->in->n; i++) {
         const struct tr_plan_seq *q = &p->in->seqs[i];
         if (batched(p, i)) {
             p->growers += grows(q);
-        } else if (keeps_room(p, i)) {
+        } else if (q->part != TR_PLAN_OTHERS && comes(p, i)) {
             uint32_t need = tr_kv_blocks_for(q->total) + grows(q);
             p->places++;
             p->blocks += need - min2(held(p, i), need);
@@ -215,41 +225,203 @@ static void count_room(struct plan *p)
     }
 }
 
-static void let_in_all(struct plan *p)
+/* ---- rule 3 ---- */
+
+static void unpark_all(struct plan *p)
 {
-    count_room(p);
-    for (uint32_t i = 0; i < p->in->n; i++) {
+    for (uint32_t i = 0; i < p->in->n && !p->shut; i++) {
         const struct tr_plan_seq *q = &p->in->seqs[i];
-        if (meant(p, i) && q->state == TR_PARKED && q->ready && !q->hold &&
-            !let_in(p, i, TR_PLAN_UNPARK))
+        if (!meant(p, i) || q->state != TR_PARKED || !comes(p, i) || p->todo[i].drop ||
+            q->in_kv + 1 != q->total)
+            continue;
+        if (p->rows == p->in->max_rows || !fits(p, i)) {
+            p->shut = true;
             return;
-    }
-    for (uint32_t i = 0; i < p->in->n; i++) {
-        const struct tr_plan_seq *q = &p->in->seqs[i];
-        if (meant(p, i) && q->state == TR_WAITING && !q->hold && !let_in(p, i, TR_PLAN_ADMIT))
-            return;
+        }
+        let_in(p, i);
+        add_decode_row(p, i);
     }
 }
 
-uint32_t tr_plan_make(const struct tr_plan_in *in, struct tr_plan_do *todo, uint32_t *evict)
+/* ---- the time of the step ---- */
+
+static uint64_t predicted(const struct plan *p)
+{
+    return p->limit_ns ? tr_cost_predict(p->in->cost, &p->work) : 0;
+}
+
+static void begin_prefill(struct plan *p)
+{
+    const struct tr_plan_in *in = p->in;
+    bool decodes = p->work.n[TR_COST_DECODE] > 0;
+    p->chunk = in->prefill_chunk ? in->prefill_chunk : in->max_rows;
+    if (!in->budget_ns)
+        return;
+    p->chunk = min2(p->chunk, tr_cost_trusted(in->cost));
+    p->limit_ns = decodes || in->idle_ns < in->budget_ns ? in->budget_ns : in->idle_ns;
+}
+
+static void keep_share(struct plan *p)
+{
+    uint64_t least = predicted(p) + p->in->budget_ns / LEAST_SHARE;
+    if (p->limit_ns && p->limit_ns < least)
+        p->limit_ns = least;
+}
+
+/* Not a single row more. */
+static bool is_full(const struct plan *p)
+{
+    return !p->chunk || p->rows == p->in->max_rows ||
+           (p->limit_ns && p->prompts && !tr_cost_fit(p->in->cost, &p->work, 0, 1, p->limit_ns));
+}
+
+/* ---- rule 4 ---- */
+
+/* Predicted as prefill: rows of one sequence behind each other. */
+static void give_draft_rows(struct plan *p, uint32_t i)
+{
+    const struct tr_plan_seq *q = &p->in->seqs[i];
+    uint32_t room = (p->free + tr_kv_blocks_for(q->total)) * TR_KV_BLOCK - q->total;
+    uint32_t n = min2(min2(q->drafts, q->limit - q->total), min2(room, p->in->max_rows - p->rows));
+    n = min2(n, q->row_cap - 1);
+    if (p->limit_ns)
+        n = tr_cost_fit(p->in->cost, &p->work, q->total, n, p->limit_ns);
+    if (!n)
+        return;
+    uint32_t need = tr_kv_blocks_for(q->total + n);
+    uint32_t has = tr_kv_blocks_for(q->total) > q->blocks ? tr_kv_blocks_for(q->total) : q->blocks;
+    p->free -= need - min2(need, has);
+    p->todo[i].rows += n;
+    p->rows += n;
+    tr_cost_add_prefill(&p->work, q->total, n);
+    p->work.n[TR_COST_LOGITS] += n;
+}
+
+/* ---- rules 5 and 6 ---- */
+
+static bool is_again(const struct tr_plan_seq *q)
+{
+    return q->again || q->state == TR_PARKED;
+}
+
+static uint32_t left(const struct plan *p, uint32_t i)
+{
+    return p->in->seqs[i].total - begins_at(p, i) - p->todo[i].rows;
+}
+
+/* Whether i goes before k, which stands before it in precedence. */
+static bool goes_before(const struct plan *p, uint32_t i, uint32_t k, bool by_work)
+{
+    const struct tr_plan_seq *a = &p->in->seqs[i], *b = &p->in->seqs[k];
+    if (a->priority != b->priority)
+        return a->priority < b->priority;
+    if (is_again(a) != is_again(b))
+        return is_again(a);
+    if (p->in->served && p->in->served[a->key] != p->in->served[b->key])
+        return p->in->served[a->key] < p->in->served[b->key];
+    return by_work && left(p, i) < left(p, k);
+}
+
+/* Rows that it may have beyond those it has. */
+static uint32_t rows_for(const struct plan *p, uint32_t i, bool half)
+{
+    const struct tr_plan_seq *q = &p->in->seqs[i];
+    uint32_t n = min2(left(p, i), q->row_cap - min2(q->row_cap, p->todo[i].rows));
+    n = min2(n, min2(half ? (p->chunk + 1) / 2 : p->chunk, p->in->max_rows - p->rows));
+    if (q->out_rows)
+        n = min2(n, p->out);
+    if (!p->limit_ns || !n)
+        return n;
+    uint64_t now = predicted(p), most = p->limit_ns;
+    if (half && now < most)
+        most = now + (most - now) / 2;
+    uint32_t fit = tr_cost_fit(p->in->cost, &p->work, begins_at(p, i) + p->todo[i].rows, n, most);
+    return fit || p->prompts ? fit : 1;
+}
+
+static bool is_prompt(const struct plan *p, uint32_t i)
+{
+    return meant(p, i) &&
+           ((p->in->seqs[i].state == TR_PREFILL && batched(p, i)) ||
+            p->todo[i].what == TR_PLAN_ADMIT || (p->todo[i].what == TR_PLAN_UNPARK && left(p, i)));
+}
+
+/* The next that can have rows; UINT32_MAX: nobody. */
+static uint32_t next_prompt(const struct plan *p, bool half)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < p->in->n; i++) {
+        bool can = is_prompt(p, i) || (!p->shut && meant(p, i) && comes(p, i));
+        if (can && (best == UINT32_MAX || goes_before(p, i, best, !half)) && rows_for(p, i, half))
+            best = i;
+    }
+    return best;
+}
+
+/* The one that comes in before all others. */
+static uint32_t first_to_come(const struct plan *p)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < p->in->n; i++)
+        if (meant(p, i) && comes(p, i) && (best == UINT32_MAX || goes_before(p, i, best, false)))
+            best = i;
+    return best;
+}
+
+static void give_prefill_rows(struct plan *p, uint32_t i, uint32_t n)
+{
+    const struct tr_plan_seq *q = &p->in->seqs[i];
+    tr_cost_add_prefill(&p->work, begins_at(p, i) + p->todo[i].rows, n);
+    p->out -= q->out_rows ? n : 0;
+    p->todo[i].rows += n;
+    p->chunk -= n;
+    p->prompts += n;
+    p->rows += n;
+    p->work.n[TR_COST_LOGITS] += q->out_rows ? n : left(p, i) == 0;
+}
+
+static void share_prefill(struct plan *p)
+{
+    for (bool half = true; !is_full(p);) {
+        uint32_t i = next_prompt(p, half);
+        if (i == UINT32_MAX)
+            return;
+        if (comes(p, i)) {
+            if (!fits(p, first_to_come(p)) || !fits(p, i)) {
+                p->shut = true;
+                continue;
+            }
+            let_in(p, i);
+        }
+        give_prefill_rows(p, i, rows_for(p, i, half));
+        half = false;
+    }
+}
+
+uint32_t tr_plan_make(const struct tr_plan_in *in, struct tr_plan_do *todo,
+                      struct tr_plan_step *step)
 {
     struct plan p = {.in = in,
                      .todo = todo,
+                     .work.n[TR_COST_STEP] = 1,
                      .free = in->free_blocks,
                      .out = in->out_chunk,
                      .aside = in->n_aside,
                      .evictable = in->aside_total,
                      .young = in->n};
-    p.chunk = in->prefill_chunk ? in->prefill_chunk : in->max_rows;
     park_or_count(&p);
     for (uint32_t i = 0; i < in->n; i++)
         if (in->seqs[i].state == TR_RUNNING && meant(&p, i) && batched(&p, i))
             give_decode_row(&p, i);
-    for (uint32_t i = 0; i < in->n; i++)
-        if (in->seqs[i].state == TR_PREFILL && meant(&p, i) && batched(&p, i))
-            give_prefill_rows(&p, i);
-    if (p.preempted == 0)
-        let_in_all(&p);
-    *evict = in->n_aside - p.aside;
+    count_room(&p);
+    p.shut = p.preempted > 0;
+    unpark_all(&p);
+    begin_prefill(&p);
+    for (uint32_t i = 0; i < in->n && !p.preempted; i++)
+        if (in->seqs[i].drafts && in->seqs[i].state == TR_RUNNING && todo[i].rows)
+            give_draft_rows(&p, i);
+    keep_share(&p);
+    share_prefill(&p);
+    *step = (struct tr_plan_step){.rows = p.rows, .evict = in->n_aside - p.aside, .work = p.work};
     return p.rows;
 }

@@ -207,6 +207,7 @@ static void go_on(struct tr_sched *sc, struct tr_seq *q)
         return;
     }
     q->state = TR_WAITING;
+    q->again = q->started_ns != 0;
     tr_slot_stat_state(sc->s, q->slot, TR_WAITING);
     /* Release: as in tr_seq_move. */
     atomic_store_explicit(&r->state, TR_WAITING, memory_order_release);

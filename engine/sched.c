@@ -121,6 +121,7 @@ int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct 
     sc->ops = ops;
     sc->backend = b;
     sc->info = *info;
+    tr_cost_init(&sc->cost, info->weight_bytes);
     sc->max_rows = tr_sched_max_rows(sc->s, &sc->cfg);
     sc->max_out = tr_sched_max_out(sc->s);
     uint64_t sampler_bytes = 0;

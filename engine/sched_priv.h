@@ -3,6 +3,7 @@
 #ifndef TR_ENGINE_SCHED_PRIV_H
 #define TR_ENGINE_SCHED_PRIV_H
 
+#include "engine/cost.h"
 #include "engine/kv.h"
 #include "engine/plan.h"
 #include "engine/sample.h"
@@ -89,6 +90,7 @@ struct tr_sched {
     uint32_t n_jobs;
     struct tr_plan_seq *plan_in; /* [n_slots] */
     struct tr_plan_do *plan_do;  /* [n_slots] */
+    struct tr_cost cost;         /* of steps */
     uint32_t max_rows, max_out;
     uint64_t bytes;
 };

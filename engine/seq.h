@@ -55,8 +55,11 @@ struct tr_seq {
     uint32_t n_out;                         /* published */
     uint32_t in_kv;                         /* tokens whose K and V are in the blocks */
     uint32_t n_blocks;                      /* held */
-    uint64_t scanned, sent;                 /* cursors as last believed: they only grow, <= n_out */
-    uint32_t queue_pos;                     /* as the ring has it */
+    bool
+        again; /* preempted, or begun by an engine that died, and no token since: it goes first and is
+                   not preempted (plan.h) */
+    uint64_t scanned, sent; /* cursors as last believed: they only grow, <= n_out */
+    uint32_t queue_pos;     /* as the ring has it */
 
     bool
         closing; /* ended, but a stop string may still turn up in what the reader has not scanned */

@@ -5,6 +5,10 @@
 #include "base/clock.h"
 #include "base/fault.h"
 
+/* A step without anybody who decodes may take so much of the target for first tokens: whoever comes
+ * meanwhile waits for its end. */
+enum { IDLE_SHARE = 4 };
+
 /* ---- what the plan is told ---- */
 
 static bool echoes(const struct tr_sched *sc, const struct tr_seq *q)
@@ -57,7 +61,8 @@ static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_se
                             .total = tr_seq_total(q),
                             .in_kv = q->in_kv,
                             .limit = q->prompt_len + q->max_tokens,
-                            .blocks = q->n_blocks};
+                            .blocks = q->n_blocks,
+                            .again = q->again};
     p.row_cap = lp_rows(sc, q);
     p.out_rows = echoes(sc, q);
     p.hold = lag_of(q) >= sc->s->config.window || p.row_cap == 0;
@@ -65,7 +70,7 @@ static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_se
     return p;
 }
 
-static uint32_t plan_for(struct tr_sched *sc, enum tr_plan_part part, uint32_t *evict)
+static uint32_t plan_for(struct tr_sched *sc, enum tr_plan_part part, struct tr_plan_step *step)
 {
     struct tr_plan_in in = {.seqs = sc->plan_in,
                             .n = sc->n_active,
@@ -77,22 +82,27 @@ static uint32_t plan_for(struct tr_sched *sc, enum tr_plan_part part, uint32_t *
                             .prefill_chunk = sc->cfg.prefill_chunk,
                             .out_chunk = TR_ECHO_ROWS,
                             .free_blocks = tr_kv_n_free(sc->kv),
+                            .cost = &sc->cost,
                             .part = part};
-    return tr_plan_make(&in, sc->plan_do, evict);
+    if (sc->cfg.prefill_chunk) {
+        in.budget_ns = sc->cfg.itl_target_ns;
+        in.idle_ns = sc->cfg.ttft_target_ns / IDLE_SHARE;
+    }
+    return tr_plan_make(&in, sc->plan_do, step);
 }
 
 /* With suspects, every other step is for those on trial, if there is something to do for both. */
-static uint32_t make_plan(struct tr_sched *sc, uint32_t *evict)
+static uint32_t make_plan(struct tr_sched *sc, struct tr_plan_step *step)
 {
     for (uint32_t i = 0; i < sc->n_active; i++)
         sc->plan_in[i] = describe(sc, &sc->seq[sc->active[i]]);
     if (!tr_suspect_trial(sc))
-        return plan_for(sc, TR_PLAN_OTHERS, evict);
+        return plan_for(sc, TR_PLAN_OTHERS, step);
     bool trial = sc->trial_next;
-    uint32_t rows = plan_for(sc, trial ? TR_PLAN_TRIAL : TR_PLAN_OTHERS, evict);
+    uint32_t rows = plan_for(sc, trial ? TR_PLAN_TRIAL : TR_PLAN_OTHERS, step);
     if (!rows) {
         trial = !trial;
-        rows = plan_for(sc, trial ? TR_PLAN_TRIAL : TR_PLAN_OTHERS, evict);
+        rows = plan_for(sc, trial ? TR_PLAN_TRIAL : TR_PLAN_OTHERS, step);
     }
     sc->trial_next = !trial;
     return rows;
@@ -105,6 +115,7 @@ static void preempt(struct tr_sched *sc, struct tr_seq *q)
     struct tr_ring *r = tr_sched_ring(sc, q);
     uint32_t times = 1 + atomic_load_explicit(&r->preemptions, memory_order_relaxed);
     tr_seq_move(sc->s, q, TR_WAITING);
+    q->again = true;
     atomic_store_explicit(&r->preemptions, times, memory_order_relaxed);
     tr_slot_stat_preempted(sc->s, q->slot, times);
     tr_stat_add(sc->stat, TR_STAT_PREEMPTIONS, 1);
@@ -328,6 +339,7 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
     TR_ASSERT(full == 0); /* prompt_len + max_tokens <= n_ctx */
     TR_FAULT_FOR(ENGINE_STEP_PUSHED, seed);
     q->n_out++;
+    q->again = false;
     tr_slot_stat_published(sc->s, q->slot, q->n_out);
     time_token(sc, q);
     if (q->state == TR_PREFILL) {
@@ -392,9 +404,10 @@ bool tr_step(struct tr_sched *sc)
     uint64_t began = sc->now;
     if (sc->n_active == 0)
         return false;
-    uint32_t evict, rows = make_plan(sc, &evict);
+    struct tr_plan_step step;
+    uint32_t rows = make_plan(sc, &step);
     TR_FAULT(ENGINE_PLAN_MADE);
-    carry_out(sc, evict);
+    carry_out(sc, step.evict);
     TR_FAULT(ENGINE_PLAN_MOVED);
     if (!rows)
         return false;
@@ -410,7 +423,9 @@ bool tr_step(struct tr_sched *sc)
     TR_FAULT(ENGINE_STEP_SAMPLED);
     publish_all(sc);
     tr_stat_add(sc->stat, TR_STAT_ROWS, rows);
-    tr_hist_add(sc->stat, TR_HIST_STEP, tr_now_ns() - began);
+    uint64_t took = tr_now_ns() - began;
+    tr_hist_add(sc->stat, TR_HIST_STEP, took);
+    tr_cost_learn(&sc->cost, &step.work, took);
     sc->progress = true;
     return true;
 }

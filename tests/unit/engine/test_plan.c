@@ -8,7 +8,7 @@
 
 enum { MAX = 64 };
 
-static uint32_t evict; /* of those aside, as the last plan says */
+static struct tr_plan_step step; /* as the last plan says */
 
 static struct tr_plan_seq seq(enum tr_state s, uint32_t total, uint32_t in_kv)
 {
@@ -36,22 +36,189 @@ Test(plan, decode_rows_come_first_and_one_long_prompt_only_takes_the_chunk)
                               seq(TR_RUNNING, 33, 32)};
     struct tr_plan_in in = input(q, 3, 4);
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 66);
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 66);
     cr_assert_eq(todo[0].rows, 64);
     cr_assert_eq(todo[1].rows, 1);
     cr_assert_eq(todo[2].rows, 1);
 }
 
-Test(plan, all_prefills_share_one_chunk_oldest_first)
+/* ---- prompts share the step ---- */
+
+Test(plan, the_first_prompt_gets_half_of_the_chunk_and_the_shortest_the_rest)
 {
-    struct tr_plan_seq q[] = {seq(TR_PREFILL, 50, 0), seq(TR_PREFILL, 50, 0),
-                              seq(TR_WAITING, 50, 0)};
-    struct tr_plan_in in = input(q, 3, 100);
+    struct tr_plan_seq q[] = {seq(TR_PREFILL, 7000, 64), seq(TR_PREFILL, 5000, 0),
+                              seq(TR_WAITING, 25, 0), seq(TR_WAITING, 900, 0)};
+    struct tr_plan_in in = input(q, 4, 100);
+    struct tr_plan_do todo[4];
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 64);
+    cr_assert_eq(todo[0].rows, 32);
+    cr_assert_eq(todo[1].rows, 0);
+    cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
+    cr_assert_eq(todo[2].rows, 25);
+    cr_assert_eq(todo[3].what, TR_PLAN_ADMIT, "the next short one");
+    cr_assert_eq(todo[3].rows, 7);
+}
+
+Test(plan, a_prompt_alone_gets_the_whole_chunk)
+{
+    struct tr_plan_seq q[] = {seq(TR_PREFILL, 7000, 64), seq(TR_RUNNING, 33, 32)};
+    struct tr_plan_in in = input(q, 2, 100);
+    struct tr_plan_do todo[2];
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, 64);
+}
+
+Test(plan, priority_goes_before_age_and_length)
+{
+    struct tr_plan_seq q[] = {seq(TR_WAITING, 3000, 0), seq(TR_PREFILL, 7000, 64),
+                              seq(TR_WAITING, 5, 0)};
+    q[0].priority = -1;
+    struct tr_plan_in in = input(q, 3, 300);
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 64);
-    cr_assert_eq(todo[0].rows, 50);
-    cr_assert_eq(todo[1].rows, 14);
-    cr_assert_eq(todo[2].what, TR_PLAN_STAY, "nothing of the chunk is left for it");
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, 64);
+    cr_assert_eq(todo[1].rows, 0);
+    cr_assert_eq(todo[2].what, TR_PLAN_STAY);
+}
+
+Test(plan, the_key_that_was_served_least_goes_before_age_and_length)
+{
+    const uint64_t served[] = {500, 20};
+    struct tr_plan_seq q[] = {seq(TR_WAITING, 50, 0), seq(TR_WAITING, 3000, 0),
+                              seq(TR_WAITING, 20, 0)};
+    q[1].key = 1;
+    struct tr_plan_in in = input(q, 3, 300);
+    in.served = served;
+    in.max_seqs = 1;
+    struct tr_plan_do todo[3];
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].what, TR_PLAN_STAY);
+    cr_assert_eq(todo[1].rows, 64);
+    cr_assert_eq(todo[2].what, TR_PLAN_STAY);
+}
+
+Test(plan, who_was_preempted_comes_back_before_all_who_wait)
+{
+    struct tr_plan_seq q[] = {seq(TR_WAITING, 50, 0), seq(TR_WAITING, 300, 0)};
+    q[1].again = true;
+    struct tr_plan_in in = input(q, 2, 300);
+    in.max_seqs = 1;
+    struct tr_plan_do todo[2];
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].what, TR_PLAN_STAY);
+    cr_assert_eq(todo[1].rows, 64);
+}
+
+Test(plan, who_came_back_and_has_made_no_token_is_not_preempted_again)
+{
+    struct tr_plan_seq q[] = {seq(TR_RUNNING, 33, 32), seq(TR_RUNNING, 33, 32),
+                              seq(TR_PREFILL, 200, 64)};
+    q[2].again = true;
+    struct tr_plan_in in = input(q, 3, 0);
+    struct tr_plan_do todo[3];
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[2].what, TR_PLAN_STAY);
+    cr_assert_gt(todo[2].rows, 0);
+    cr_assert_eq(todo[1].what, TR_PLAN_PREEMPT);
+    cr_assert_eq(todo[0].rows, 1);
+}
+
+/* ---- the prefix cache, drafts ---- */
+
+Test(plan, a_cached_prefix_is_neither_computed_nor_allocated)
+{
+    struct tr_plan_seq q[] = {seq(TR_WAITING, 100, 0)};
+    q[0].cached = 64;
+    struct tr_plan_in in = input(q, 1, 3);
+    struct tr_plan_do todo[1];
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].what, TR_PLAN_ADMIT, "two blocks, and one to grow");
+    cr_assert_eq(todo[0].rows, 36);
+    q[0].cached_free = 2;
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].what, TR_PLAN_STAY, "the cached ones were counted as free");
+    in.free_blocks = 5;
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].what, TR_PLAN_ADMIT);
+}
+
+Test(plan, drafts_get_rows_while_there_are_blocks_and_nobody_is_preempted_for_them)
+{
+    struct tr_plan_seq q[] = {seq(TR_RUNNING, 60, 59), seq(TR_RUNNING, 33, 32)};
+    q[0].drafts = 8;
+    struct tr_plan_in in = input(q, 2, 2);
+    struct tr_plan_do todo[2];
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, 9);
+    cr_assert_eq(todo[1].rows, 1);
+    in.free_blocks = 1;
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, 1 + 4, "up to the end of its block");
+    q[0].limit = 62;
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, 1 + 2);
+    in.free_blocks = 0;
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, 1, "somebody was preempted");
+}
+
+/* ---- the time of a step ---- */
+
+static struct tr_cost known(double step_ns, double row_ns)
+{
+    struct tr_cost c = {.measured = 10000};
+    c.price[TR_COST_STEP] = step_ns;
+    c.price[TR_COST_PREFILL] = row_ns;
+    c.price[TR_COST_DECODE] = row_ns;
+    return c;
+}
+
+Test(plan, a_prompt_gets_the_rows_that_keep_the_step_within_its_time)
+{
+    struct tr_cost c = known(2000, 100);
+    struct tr_plan_seq q[] = {seq(TR_PREFILL, 7000, 64), seq(TR_RUNNING, 33, 32)};
+    struct tr_plan_in in = input(q, 2, 100);
+    in.cost = &c;
+    in.budget_ns = 5000;
+    in.idle_ns = 7000;
+    struct tr_plan_do todo[2];
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, (5000 - 2000 - 100) / 100);
+    cr_assert_eq(tr_cost_predict(&c, &step.work), 5000);
+    in.n = 1;
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, (7000 - 2000) / 100, "nobody decodes");
+    in.budget_ns = 100000;
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, 64, "the chunk is the cap");
+}
+
+Test(plan, a_batch_that_is_too_slow_by_itself_does_not_starve_a_prompt)
+{
+    struct tr_cost c = known(20000, 100);
+    struct tr_plan_seq q[] = {seq(TR_PREFILL, 7000, 64), seq(TR_RUNNING, 33, 32)};
+    struct tr_plan_in in = input(q, 2, 100);
+    in.cost = &c;
+    in.budget_ns = 8000;
+    struct tr_plan_do todo[2];
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, 10, "an eighth of the time");
+    c.price[TR_COST_PREFILL] = 5000;
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, 1, "never less than one");
+}
+
+Test(plan, no_more_rows_than_the_prices_are_known_for)
+{
+    struct tr_cost c = known(1, 1);
+    c.measured = 10;
+    struct tr_plan_seq q[] = {seq(TR_PREFILL, 7000, 64)};
+    struct tr_plan_in in = input(q, 1, 100);
+    in.cost = &c;
+    in.budget_ns = 1000000;
+    struct tr_plan_do todo[1];
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[0].rows, 40);
 }
 
 Test(plan, no_chunk_limit_means_whole_prompts)
@@ -61,18 +228,22 @@ Test(plan, no_chunk_limit_means_whole_prompts)
     in.prefill_chunk = 0;
     in.max_rows = 1000;
     struct tr_plan_do todo[2];
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 520);
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 520);
 }
 
-Test(plan, first_come_first_served_nobody_overtakes_a_big_one)
+Test(plan, nobody_is_kept_out_by_others_that_need_less)
 {
     struct tr_plan_seq q[] = {seq(TR_RUNNING, 20, 19), seq(TR_WAITING, 900, 0),
                               seq(TR_WAITING, 5, 0)};
     struct tr_plan_in in = input(q, 3, 10);
     struct tr_plan_do todo[3];
-    tr_plan_make(&in, todo, &evict);
-    cr_assert_eq(todo[1].what, TR_PLAN_STAY);
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[1].what, TR_PLAN_STAY, "no blocks");
     cr_assert_eq(todo[2].what, TR_PLAN_STAY);
+    in.free_blocks = 100;
+    tr_plan_make(&in, todo, &step);
+    cr_assert_eq(todo[1].what, TR_PLAN_ADMIT);
+    cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
 }
 
 Test(plan, the_youngest_is_preempted_and_nobody_admitted_in_that_step)
@@ -81,7 +252,7 @@ Test(plan, the_youngest_is_preempted_and_nobody_admitted_in_that_step)
                               seq(TR_RUNNING, 20, 19), seq(TR_WAITING, 5, 0)};
     struct tr_plan_in in = input(q, 4, 0);
     struct tr_plan_do todo[4];
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 2);
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 2);
     cr_assert_eq(todo[2].what, TR_PLAN_PREEMPT);
     cr_assert(todo[2].drop);
     cr_assert_eq(todo[0].rows, 1);
@@ -95,7 +266,7 @@ Test(plan, parked_blocks_go_before_anybody_is_preempted)
                               seq(TR_RUNNING, 20, 19)};
     struct tr_plan_in in = input(q, 3, 0);
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 2);
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 2);
     cr_assert_eq(todo[1].what, TR_PLAN_STAY);
     cr_assert(todo[1].drop);
     cr_assert_eq(todo[2].rows, 1);
@@ -108,7 +279,7 @@ Test(plan, parked_gives_its_place_at_once_and_its_blocks_to_a_waiting_one)
     struct tr_plan_in in = input(q, 2, 0);
     in.max_seqs = 1;
     struct tr_plan_do todo[2];
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 30);
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 30);
     cr_assert_eq(todo[0].what, TR_PLAN_PARK);
     cr_assert(todo[0].drop);
     cr_assert_eq(todo[1].what, TR_PLAN_ADMIT);
@@ -119,7 +290,7 @@ Test(plan, parked_keeps_its_blocks_when_giving_them_would_not_help)
     struct tr_plan_seq q[] = {seq(TR_PARKED, 64, 63), seq(TR_WAITING, 300, 0)};
     struct tr_plan_in in = input(q, 2, 1);
     struct tr_plan_do todo[2];
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 0);
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 0);
     cr_assert(!todo[0].drop);
 }
 
@@ -136,16 +307,16 @@ Test(plan, blocks_of_those_aside_go_first_the_youngest_before_the_oldest)
     struct tr_plan_do todo[3];
     q[2].total = 20, q[2].limit = 20;
     q[1].limit = 33;
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 21);
-    cr_assert_eq(evict, 2, "one for the running one, then one for the one that comes in");
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 21);
+    cr_assert_eq(step.evict, 2, "one for the running one, then one for the one that comes in");
     cr_assert(!todo[0].drop);
     q[2].total = q[2].limit = 320;
     in.prefill_chunk = 64;
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 1);
-    cr_assert_eq(evict, 1, "all that is parked would not be enough");
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 1);
+    cr_assert_eq(step.evict, 1, "all that is parked would not be enough");
     q[2].total = q[2].limit = 32 * 8;
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 65);
-    cr_assert_eq(evict, 4);
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 65);
+    cr_assert_eq(step.evict, 4);
     cr_assert(todo[0].drop, "then the one that parks in this step");
     cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
 }
@@ -157,7 +328,7 @@ Test(plan, unparked_comes_before_waiting_and_decodes_in_the_same_step)
     struct tr_plan_in in = input(q, 3, 9);
     in.max_seqs = 1;
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo, &evict), 1);
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 1);
     cr_assert_eq(todo[1].what, TR_PLAN_UNPARK);
     cr_assert_eq(todo[0].what, TR_PLAN_STAY);
 }
@@ -170,7 +341,7 @@ Test(plan, echoed_rows_are_capped_for_all_together)
     q[0].row_cap = 10;
     struct tr_plan_in in = input(q, 3, 90);
     struct tr_plan_do todo[3];
-    tr_plan_make(&in, todo, &evict);
+    tr_plan_make(&in, todo, &step);
     cr_assert_eq(todo[0].rows, 10);
     cr_assert_eq(todo[1].rows, 6);
     cr_assert_eq(todo[2].rows, 30);
@@ -196,6 +367,7 @@ static struct tr_plan_seq random_seq(uint32_t ctx)
     else if (q.state != TR_WAITING)
         q.blocks = tr_kv_blocks_for(q.in_kv);
     q.hold = between(0, 5) == 0;
+    q.again = (q.state == TR_WAITING || q.state == TR_PREFILL) && between(0, 3) == 0;
     q.ready = q.state == TR_PARKED && !q.hold && between(0, 1);
     q.out_rows = between(0, 4) == 0;
     q.row_cap = between(0, 2) ? UINT32_MAX : between(1, 20);
@@ -266,8 +438,8 @@ static void check_plan(const struct tr_plan_in *in, const struct tr_plan_do *tod
         preempted += d->what == TR_PLAN_PREEMPT;
         admitted += d->what == TR_PLAN_ADMIT || d->what == TR_PLAN_UNPARK;
     }
-    cr_assert_leq(evict, in->n_aside);
-    for (uint32_t i = 0; i < in->n_aside - evict; i++)
+    cr_assert_leq(step.evict, in->n_aside);
+    for (uint32_t i = 0; i < in->n_aside - step.evict; i++)
         used += in->aside[i];
     cr_assert_eq(rows, n_rows);
     cr_assert_leq(n_batch, in->max_seqs);
@@ -278,17 +450,23 @@ static void check_plan(const struct tr_plan_in *in, const struct tr_plan_do *tod
     cr_assert(!preempted || !admitted);
 }
 
+/* Who is passed by another in the queue has more to do than that one, or comes later by priority, or can
+ * have no rows in this step. */
 static void check_order(const struct tr_plan_in *in, const struct tr_plan_do *todo)
 {
-    bool passed_over = false, preempted = false;
+    bool preempted = false;
     for (uint32_t i = 0; i < in->n; i++) {
         const struct tr_plan_seq *q = &in->seqs[i];
-        if (q->state == TR_WAITING && !q->hold) {
-            cr_assert(!(passed_over && todo[i].what == TR_PLAN_ADMIT), "overtaken in the queue");
-            passed_over |= todo[i].what != TR_PLAN_ADMIT;
+        for (uint32_t k = 0; k < i && todo[i].what == TR_PLAN_ADMIT; k++) {
+            const struct tr_plan_seq *o = &in->seqs[k];
+            if (o->state == TR_WAITING && !o->hold && todo[k].what == TR_PLAN_STAY &&
+                q->again <= o->again && !o->out_rows)
+                cr_assert(q->total - q->cached < o->total - o->cached, "overtaken in the queue");
         }
         if (q->state == TR_RUNNING || q->state == TR_PREFILL) {
-            cr_assert(!(preempted && todo[i].what == TR_PLAN_STAY), "an older one was preempted");
+            cr_assert(!(q->again && todo[i].what == TR_PLAN_PREEMPT), "twice without a token");
+            cr_assert(!(preempted && todo[i].what == TR_PLAN_STAY && !q->again),
+                      "an older one was preempted");
             preempted |= todo[i].what == TR_PLAN_PREEMPT;
         }
     }
@@ -304,7 +482,7 @@ Test(plan, holds_its_promises_in_any_state)
         in.max_rows = in.max_seqs + (in.prefill_chunk ? in.prefill_chunk : 300);
         in.out_chunk = between(1, 16);
         uint32_t pool = random_state(q, &in, 300);
-        uint32_t rows = tr_plan_make(&in, todo, &evict);
+        uint32_t rows = tr_plan_make(&in, todo, &step);
         check_plan(&in, todo, rows, pool);
         check_order(&in, todo);
     }
@@ -323,15 +501,18 @@ Test(plan, everybody_finishes_on_the_smallest_pool)
             .state = TR_WAITING, .total = 5 + 7 * i, .limit = CTX, .row_cap = UINT32_MAX};
     while (left) {
         struct tr_plan_in in = input(q, N, pool);
-        cr_assert_gt(tr_plan_make(&in, todo, &evict), 0, "stuck");
+        cr_assert_gt(tr_plan_make(&in, todo, &step), 0, "stuck");
         cr_assert_lt(++steps, 20000, "no end");
         for (uint32_t i = 0; i < N; i++) {
             if (todo[i].drop) {
                 pool += q[i].blocks;
                 q[i].blocks = q[i].in_kv = 0;
             }
-            if (todo[i].what == TR_PLAN_PREEMPT)
+            if (todo[i].what == TR_PLAN_PREEMPT) {
+                cr_assert(!q[i].again, "twice without a token");
                 q[i].state = TR_WAITING;
+                q[i].again = true;
+            }
             if (!todo[i].rows)
                 continue;
             uint32_t need = tr_kv_blocks_for(q[i].total) - q[i].blocks;
@@ -340,6 +521,7 @@ Test(plan, everybody_finishes_on_the_smallest_pool)
             q[i].blocks += need;
             q[i].in_kv += todo[i].rows;
             q[i].state = q[i].in_kv == q[i].total ? TR_RUNNING : TR_PREFILL;
+            q[i].again &= q[i].state != TR_RUNNING;
             if (q[i].state == TR_RUNNING && ++q[i].total > CTX) {
                 q[i].state = TR_FREE;
                 pool += q[i].blocks;
@@ -371,7 +553,7 @@ Test(plan, a_step_is_for_the_others_or_for_the_trial_and_all_keep_what_they_have
     for (uint32_t trial = 0; trial < 2; trial++) {
         struct tr_plan_in in = input(q, 7, 100);
         in.part = trial ? TR_PLAN_TRIAL : TR_PLAN_OTHERS;
-        cr_assert_gt(tr_plan_make(&in, todo, &evict), 0);
+        cr_assert_gt(tr_plan_make(&in, todo, &step), 0);
         for (uint32_t i = 0; i < 7; i++) {
             bool meant = q[i].part == in.part;
             cr_assert_eq(todo[i].rows > 0, meant, "%u", i);
@@ -391,18 +573,18 @@ Test(plan, places_and_blocks_of_suspects_are_kept_free)
     struct tr_plan_do todo[4];
     struct tr_plan_in in = input(q, 4, 100);
     in.max_seqs = 3;
-    tr_plan_make(&in, todo, &evict);
+    tr_plan_make(&in, todo, &step);
     cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
     cr_assert_eq(todo[3].what, TR_PLAN_STAY, "two places are theirs");
     in = input(q, 4, 2 * 3 + 1);
-    tr_plan_make(&in, todo, &evict);
+    tr_plan_make(&in, todo, &step);
     cr_assert_eq(todo[2].what, TR_PLAN_STAY, "so are two blocks and one to grow for each");
     in.free_blocks = 2 * 3 + 2;
-    tr_plan_make(&in, todo, &evict);
+    tr_plan_make(&in, todo, &step);
     cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
     in.part = TR_PLAN_TRIAL;
     in.free_blocks = 3;
-    tr_plan_make(&in, todo, &evict);
+    tr_plan_make(&in, todo, &step);
     cr_assert_eq(todo[0].what, TR_PLAN_ADMIT, "the trial needs no more than its own");
 }
 
@@ -413,6 +595,6 @@ Test(plan, a_suspect_that_waits_for_its_reader_keeps_nothing)
     q[0].blocks = 0;
     struct tr_plan_in in = input(q, 2, 2);
     in.max_seqs = 1;
-    tr_plan_make(&in, todo, &evict);
+    tr_plan_make(&in, todo, &step);
     cr_assert_eq(todo[1].what, TR_PLAN_ADMIT);
 }
