@@ -37,9 +37,8 @@ static uint32_t run_length(const struct tr_place *places, uint32_t r, uint32_t e
 }
 
 /* Some rows against one KV head. */
-static void attend_task(void *arg, uint32_t i)
+static void attend_task(const struct attend_job *j, uint32_t i)
 {
-    const struct attend_job *j = arg;
     struct tr_attend a = j->a;
     size_t width = (size_t)a.n_head * j->kv->head_dim;
     uint32_t first = i / j->kv->n_head_kv * j->rows_per_task;
@@ -56,11 +55,33 @@ static void attend_task(void *arg, uint32_t i)
     }
 }
 
+static void attend_tasks(void *arg, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end; i++)
+        attend_task(arg, i);
+}
+
+/* Tasks that are worth a chunk. */
+static uint32_t attend_grain(const struct attend_job *j)
+{
+    uint64_t seen = 0; /* positions, by all rows */
+    for (uint32_t r = 0; r < j->n_rows; r++) {
+        uint64_t n = j->places[r].pos + 1U;
+        seen += j->a.p.window && j->a.p.window < n ? j->a.p.window : n;
+    }
+    uint32_t group = j->a.n_head / j->kv->n_head_kv;
+    uint64_t one = seen * group * j->kv->head_dim * j->rows_per_task / j->n_rows;
+    return one < TR_CPU_PARALLEL_MIN ? (uint32_t)(TR_CPU_PARALLEL_MIN / one) : 1;
+}
+
 void tr_cpu_attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer,
                       const struct tr_place *places, uint32_t n_rows, const float *q,
                       uint32_t n_head, const struct tr_attend_params *p, float *out)
 {
     TR_ASSERT(layer < kv->n_layer && n_head % kv->n_head_kv == 0);
+    tr_cpu_flush(dev);
+    if (!n_rows)
+        return;
     uint32_t n_threads = tr_threads_count(dev->threads);
     struct attend_job job = {
         .dev = dev,
@@ -70,5 +91,6 @@ void tr_cpu_attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer
         .rows_per_task = n_rows <= 4 * n_threads ? 1 : ATTEND_ROWS,
         .a = {.kv = kv, .layer = layer, .n_head = n_head, .p = *p, .q = q, .out = out}};
     uint32_t n_parts = (n_rows + job.rows_per_task - 1) / job.rows_per_task;
-    tr_threads_for(dev->threads, n_parts * kv->n_head_kv, attend_task, &job);
+    tr_threads_ranges(dev->threads, n_parts * kv->n_head_kv, attend_grain(&job), attend_tasks,
+                      &job);
 }

@@ -7,6 +7,7 @@
 
 static void parallel(struct tr_dev *dev, uint32_t n, void (*fn)(void *arg, uint32_t i), void *arg)
 {
+    tr_cpu_flush(dev);
     tr_threads_for(dev->threads, n, fn, arg);
 }
 
@@ -70,6 +71,7 @@ const struct tr_ops tr_ops_cpu = {
     .rope = tr_cpu_rope,
     .kv_write = tr_cpu_kv_write,
     .attention = tr_cpu_attention,
+    .defer = tr_cpu_defer,
     .parallel = parallel,
     .close = cpu_close,
 };

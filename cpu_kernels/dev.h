@@ -14,31 +14,48 @@
 /* Work of fewer elements than this is done by the caller alone: waking others costs more. */
 enum { TR_CPU_PARALLEL_MIN = 16384 };
 
+/* An operation whose rows do not meet, and what it is to work on: row(op, r) for each row. */
+struct tr_row_op {
+    void (*row)(const struct tr_row_op *op, size_t r);
+    const struct tr_kernels *k;
+    uint32_t n_rows;
+    uint32_t dim;
+    float *x;
+    const float *y;
+    const float *w;
+    const float *w_next;
+    float eps;
+    float factor;
+    float *out;
+    struct tr_act *act;
+    const struct tr_mat *mat;
+    const uint32_t *tokens;
+    const struct tr_rope *rope;
+    const struct tr_kv *kv;
+    const struct tr_place *places;
+    uint32_t layer;
+    uint32_t n_head;
+};
+
+/* So many of them wait for each other at most. */
+enum { TR_CPU_WAITING = 12 };
+
 struct tr_dev {
     enum tr_ops_math math;
     const struct tr_kernels *k;
     struct tr_threads *threads;
     struct tr_blas blas;
+    bool deferring;
+    uint32_t n_waiting;
+    struct tr_row_op waiting[TR_CPU_WAITING]; /* all of the same number of rows */
 };
+
+/* Does what waits (rows.c).  Every operation that reads what rows of others wrote calls it first. */
+void tr_cpu_flush(struct tr_dev *dev);
 
 static inline size_t tr_cpu_align(size_t n)
 {
     return (n + TR_OPS_ALIGN - 1) / TR_OPS_ALIGN * TR_OPS_ALIGN;
-}
-
-/* Task i out of n works on [share(i), share(i + 1)) of n_things. */
-static inline uint32_t tr_cpu_share(uint32_t n_things, uint32_t i, uint32_t n)
-{
-    return (uint32_t)((uint64_t)n_things * i / n);
-}
-
-/* How many tasks n_rows rows of dim elements are worth. */
-static inline uint32_t tr_cpu_row_tasks(const struct tr_dev *dev, uint32_t n_rows, size_t dim)
-{
-    uint32_t most = 4 * tr_threads_count(dev->threads);
-    if (tr_threads_count(dev->threads) == 1 || n_rows * dim < TR_CPU_PARALLEL_MIN)
-        return 1;
-    return n_rows < most ? n_rows : most;
 }
 
 /* As in struct tr_ops. */
@@ -50,19 +67,20 @@ void tr_cpu_mat_prepare(struct tr_dev *dev, struct tr_mat *m, enum tr_tensor_typ
                         uint32_t n_in, uint32_t n_out, const void *data, void *mem);
 void tr_cpu_mat_adopt(struct tr_dev *dev, struct tr_mat *m, enum tr_tensor_type type, uint32_t n_in,
                       uint32_t n_out, const void *mem);
-void tr_cpu_embed(struct tr_dev *dev, const struct tr_mat *m, const uint32_t *tokens,
-                  uint32_t n_rows, float *out);
 
 /* products.c */
 size_t tr_cpu_act_bytes(const struct tr_dev *dev, uint32_t max_rows, uint32_t dim);
 void tr_cpu_act_init(struct tr_dev *dev, struct tr_act *a, uint32_t max_rows, uint32_t dim,
                      void *mem);
-void tr_cpu_act_set(struct tr_dev *dev, struct tr_act *a, const float *x, uint32_t n_rows);
 void tr_cpu_matmul(struct tr_dev *dev, const struct tr_mat *w, const struct tr_act *a, float *out);
 void tr_cpu_matmul_n(struct tr_dev *dev, uint32_t n, const struct tr_mat *const *w,
                      const struct tr_act *a, float *const *out);
 
 /* rows.c */
+void tr_cpu_defer(struct tr_dev *dev, bool on);
+void tr_cpu_embed(struct tr_dev *dev, const struct tr_mat *m, const uint32_t *tokens,
+                  uint32_t n_rows, float *out);
+void tr_cpu_act_set(struct tr_dev *dev, struct tr_act *a, const float *x, uint32_t n_rows);
 void tr_cpu_rms_norm(struct tr_dev *dev, const float *x, const float *w, float eps, uint32_t n_rows,
                      uint32_t dim, float *out);
 void tr_cpu_add_rms_norm(struct tr_dev *dev, float *x, const float *y, const float *w, float eps,

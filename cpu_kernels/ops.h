@@ -227,6 +227,12 @@ struct tr_ops {
                       const struct tr_place *places, uint32_t n_rows, const float *q,
                       uint32_t n_head, const struct tr_attend_params *p, float *out);
 
+    /* While on, operations may wait until one that needs what they wrote: what is given to them
+     * stays as it is, and the host reads what they wrote only after defer(false), which does all
+     * that waits.  So those whose rows do not meet (norms, activations, rope, storing K and V,
+     * quantising) cost the threads one meeting together.  Off at first. */
+    void (*defer)(struct tr_dev *dev, bool on);
+
     /* fn(arg, i) for 0 <= i < n on the device's host threads; returns when all are done. */
     void (*parallel)(struct tr_dev *dev, uint32_t n, void (*fn)(void *arg, uint32_t i), void *arg);
 

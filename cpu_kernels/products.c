@@ -30,34 +30,6 @@ void tr_cpu_act_init(struct tr_dev *dev, struct tr_act *a, uint32_t max_rows, ui
     a->sum = (int32_t *)(void *)p;
 }
 
-struct act_job {
-    const struct tr_dev *dev;
-    struct tr_act *a;
-    uint32_t n_tasks;
-};
-
-static void act_task(void *arg, uint32_t i)
-{
-    const struct act_job *j = arg;
-    struct tr_act *a = j->a;
-    size_t blocks = a->dim / TR_QK;
-    uint32_t end = tr_cpu_share(a->n_rows, i + 1, j->n_tasks);
-    for (size_t r = tr_cpu_share(a->n_rows, i, j->n_tasks); r < end; r++)
-        j->dev->k->quantise(a->x + r * a->dim, a->dim, a->q + r * a->dim, a->d + r * blocks,
-                            a->s + r * blocks, a->sum + r * blocks);
-}
-
-void tr_cpu_act_set(struct tr_dev *dev, struct tr_act *a, const float *x, uint32_t n_rows)
-{
-    TR_ASSERT(n_rows <= a->max_rows);
-    a->x = x;
-    a->n_rows = n_rows;
-    if (dev->math != TR_OPS_INT8 || a->dim % TR_QK != 0)
-        return;
-    struct act_job job = {.dev = dev, .a = a, .n_tasks = tr_cpu_row_tasks(dev, n_rows, a->dim)};
-    tr_threads_for(dev->threads, job.n_tasks, act_task, &job);
-}
-
 static tr_product_fn *product_of(const struct tr_kernels *k, enum tr_tensor_type type)
 {
     switch ((int)type) {
@@ -80,7 +52,6 @@ static tr_product_fn *product_of(const struct tr_kernels *k, enum tr_tensor_type
 struct product_job {
     const struct tr_act *a;
     uint32_t n;
-    uint32_t n_tasks;
     struct {
         tr_product_fn *fn;
         const struct tr_mat *w;
@@ -90,12 +61,9 @@ struct product_job {
     } part[TR_OPS_PRODUCTS];
 };
 
-static void product_task(void *arg, uint32_t i)
+static void product_strips(void *arg, uint32_t from, uint32_t to)
 {
     const struct product_job *j = arg;
-    uint32_t n_strips = j->part[j->n - 1].end;
-    uint32_t from = tr_cpu_share(n_strips, i, j->n_tasks);
-    uint32_t to = tr_cpu_share(n_strips, i + 1, j->n_tasks);
     for (uint32_t p = 0; p < j->n; p++) {
         uint32_t first = from > j->part[p].first ? from : j->part[p].first;
         uint32_t end = to < j->part[p].end ? to : j->part[p].end;
@@ -105,12 +73,20 @@ static void product_task(void *arg, uint32_t i)
     }
 }
 
+/* Strips that are worth a chunk: two microseconds or so. */
+static uint32_t strips_grain(const struct tr_act *a)
+{
+    uint64_t one = (uint64_t)a->dim * TR_STRIP * a->n_rows;
+    return one < 2 * TR_CPU_PARALLEL_MIN ? (uint32_t)(2 * TR_CPU_PARALLEL_MIN / one) : 1;
+}
+
 void tr_cpu_matmul_n(struct tr_dev *dev, uint32_t n, const struct tr_mat *const *w,
                      const struct tr_act *a, float *const *out)
 {
     struct product_job job = {.a = a};
     uint32_t n_strips = 0;
-    TR_ASSERT(n <= TR_OPS_PRODUCTS);
+    TR_ASSERT(n <= TR_OPS_PRODUCTS && a->n_rows);
+    tr_cpu_flush(dev);
     for (uint32_t i = 0; i < n; i++) {
         TR_ASSERT(a->dim == w[i]->n_in);
         if (w[i]->row_major) {
@@ -119,20 +95,14 @@ void tr_cpu_matmul_n(struct tr_dev *dev, uint32_t n, const struct tr_mat *const 
             continue;
         }
         uint32_t first = n_strips;
-        n_strips += (uint32_t)tr_strip_count(w[i]->n_out);
+        n_strips += tr_strip_count(w[i]->n_out);
         job.part[job.n].fn = product_of(dev->k, w[i]->type);
         job.part[job.n].w = w[i];
         job.part[job.n].out = out[i];
         job.part[job.n].first = first;
         job.part[job.n++].end = n_strips;
     }
-    if (!job.n)
-        return;
-    /* A few tasks to a thread: one whose core is shared takes fewer of them. */
-    uint32_t n_threads = tr_threads_count(dev->threads);
-    uint32_t n_tasks = n_threads == 1 ? 1 : 4 * n_threads;
-    job.n_tasks = n_tasks < n_strips ? n_tasks : n_strips;
-    tr_threads_for(dev->threads, job.n_tasks, product_task, &job);
+    tr_threads_ranges(dev->threads, n_strips, strips_grain(a), product_strips, &job);
 }
 
 void tr_cpu_matmul(struct tr_dev *dev, const struct tr_mat *w, const struct tr_act *a, float *out)

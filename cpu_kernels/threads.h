@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu_kernels/threads.h - a small pool that shares out the tasks of one operation at a time.
+/* cpu_kernels/threads.h - a small pool that shares out the work of one operation at a time.
  *
- * The caller works too.  Tasks are taken one by one, so a thread whose core is busy with something
- * else just takes fewer, and a worker that has not woken up by the time all tasks are taken is
- * not waited for.  Idle workers look for work for a few microseconds, because the next operation
- * of a forward pass follows at once, then sleep in the kernel.
+ * The caller works too.  Each thread has a range of the operation of its own, which it takes from
+ * the front in ever smaller chunks; who has finished takes from the end of the others' ranges.  So
+ * a thread whose core is busy with something else just does less, and a worker that has not woken
+ * up by the time all is taken is not waited for.
+ *
+ * What can be waited for is a worker that lost its core in the middle of a chunk: for as long as
+ * the kernel keeps it off, some milliseconds.  It is then left out for a while, longer each time it
+ * happens again at once, so a neighbour that takes a core for good costs that core and little more.
+ *
+ * Idle workers look for work for some microseconds, because the next operation of a forward pass
+ * follows at once, then sleep in the kernel.  With more threads than processors they do not look.
  *
  * One caller at a time: the thread that started the pool, after the fork. */
 #ifndef TR_CPU_KERNELS_THREADS_H
@@ -22,6 +29,10 @@ struct tr_threads;
  * NULL and a sentence if n is not in 1..TR_THREADS_MAX or a thread cannot be started. */
 struct tr_threads *tr_threads_start(uint32_t n, struct tr_errbuf *err);
 
+/* Binds each thread, the caller's too, to one of the processors that the caller may run on, in
+ * turn.  0 or -Exxx. */
+int tr_threads_pin(struct tr_threads *t);
+
 /* Ends the workers and joins them.  NULL is fine. */
 void tr_threads_stop(struct tr_threads *t);
 
@@ -30,5 +41,14 @@ uint32_t tr_threads_count(const struct tr_threads *t);
 /* fn(arg, i) once for each 0 <= i < n, in any order, on any of the threads.  What the tasks wrote
  * is visible to the caller afterwards, what the caller wrote before is visible to them. */
 void tr_threads_for(struct tr_threads *t, uint32_t n, void (*fn)(void *arg, uint32_t i), void *arg);
+
+/* The same for neighbours together: fn(arg, first, end) for ranges that cover 0..n-1 once, none
+ * longer than it takes to keep the threads busy, nor shorter than `grain` where there is a choice.
+ * With one thread it is one call. */
+void tr_threads_ranges(struct tr_threads *t, uint32_t n, uint32_t grain,
+                       void (*fn)(void *arg, uint32_t first, uint32_t end), void *arg);
+
+/* How often a worker was left out so far, because it lost its core in the middle of a chunk. */
+uint64_t tr_threads_left_out(const struct tr_threads *t);
 
 #endif

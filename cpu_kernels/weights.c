@@ -94,17 +94,3 @@ void tr_cpu_mat_prepare(struct tr_dev *dev, struct tr_mat *m, enum tr_tensor_typ
                               .row_major = m->row_major};
     tr_threads_for(dev->threads, tr_strip_count(n_out), prepare_strip, &job);
 }
-
-void tr_cpu_embed(struct tr_dev *dev, const struct tr_mat *m, const uint32_t *tokens,
-                  uint32_t n_rows, float *out)
-{
-    (void)dev;
-    for (uint32_t i = 0; i < n_rows; i++, out += m->n_in) {
-        TR_ASSERT(tokens[i] < m->n_out);
-        if (m->row_major)
-            memcpy(out, (const float *)m->packed + (size_t)tokens[i] * m->n_in,
-                   m->n_in * sizeof *out);
-        else
-            tr_strip_row(m->type, m->n_in, m->packed, tokens[i], out);
-    }
-}

@@ -200,11 +200,13 @@ static struct rows only_out(struct tr_forward *f, const struct rows *all, uint32
 {
     const struct tr_hparams *hp = &f->m->hp;
     size_t dim = hp->n_embd, q_dim = (size_t)hp->n_head * hp->head_dim;
+    f->ops->defer(f->dev, false);
     for (uint32_t o = 0; o < n_out; o++) {
         size_t r = f->out_row[o];
         memcpy(f->x_out + o * dim, all->x + r * dim, dim * sizeof(float));
         memcpy(f->q_out + o * q_dim, all->q + r * q_dim, q_dim * sizeof(float));
     }
+    f->ops->defer(f->dev, true);
     return (struct rows){.places = f->out_place, .x = f->x_out, .q = f->q_out, .n = n_out};
 }
 
@@ -248,8 +250,11 @@ static void feed_forward(struct tr_forward *f, uint32_t layer, const struct rows
 
 static void tap(const struct tr_forward *f, uint32_t stage, const float *x, uint32_t n_rows)
 {
-    if (f->tap)
-        f->tap(f->tap_arg, stage, x, n_rows);
+    if (!f->tap)
+        return;
+    f->ops->defer(f->dev, false);
+    f->tap(f->tap_arg, stage, x, n_rows);
+    f->ops->defer(f->dev, true);
 }
 
 void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *logits,
@@ -260,6 +265,7 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *l
     const struct tr_hparams *hp = &m->hp;
     spread(f, batch);
     struct rows r = {.places = f->places, .x = f->x, .q = f->q, .n = batch->n_rows};
+    ops->defer(f->dev, true);
     ops->embed(f->dev, &m->token_embd, f->tokens, r.n, r.x);
     tap(f, 0, r.x, r.n);
     ops->rms_norm(f->dev, r.x, m->layers[0].attn_norm, hp->norm_eps, r.n, hp->n_embd, f->h);
@@ -267,6 +273,7 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *l
         bool last = i + 1 == hp->n_layer;
         project(f, i, &r);
         if (last && batch->n_out == 0) {
+            ops->defer(f->dev, false);
             if (beat)
                 beat(arg);
             return;
@@ -286,6 +293,7 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *l
     tap(f, hp->n_layer + 1, f->h, r.n);
     ops->act_set(f->dev, &f->act_embd, f->h, r.n);
     ops->matmul(f->dev, &m->output, &f->act_embd, logits);
+    ops->defer(f->dev, false);
 }
 
 void tr_forward_tap(struct tr_forward *f,

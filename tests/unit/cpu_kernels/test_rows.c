@@ -278,3 +278,62 @@ Test(rows, an_amplitude_stretches_what_is_rotated)
     free(mem[0]);
     free(mem[1]);
 }
+
+/* A layer's way from products to products, in x, y and an act: norms, a bias, a rotation, an
+ * activation, quantising; more operations than may wait at once, and rows that change in number. */
+static void chain(struct tr_dev *dev, const float *w, float *x, float *y, uint32_t n_rows,
+                  const struct tr_rope *r, const struct tr_place *places, struct tr_act *a)
+{
+    enum { DIM = 96 };
+    OPS->rms_norm(dev, x, w, 1e-5F, n_rows, DIM, y);
+    for (int i = 0; i < 5; i++) {
+        OPS->add_rms_norm(dev, x, y, w + DIM, 1e-5F, n_rows - 1, DIM, y);
+        OPS->add_bias(dev, y, w, n_rows, DIM);
+        OPS->rope(dev, r, y, places, n_rows, 3, DIM / 3);
+        OPS->silu_mul(dev, y, x, n_rows, DIM);
+    }
+    OPS->act_set(dev, a, y, n_rows);
+}
+
+Test(rows, operations_that_wait_give_the_same_bits)
+{
+    enum { MANY = 400, DIM = 96, ROT = 32 };
+    double freq[ROT / 2];
+    struct tr_place places[MANY];
+    struct tr_rope rope;
+    void *angles = memory(tr_rope_bytes(ROT, MANY));
+    for (int i = 0; i < ROT / 2; i++)
+        freq[i] = 1.0 / (i + 1);
+    for (uint32_t i = 0; i < MANY; i++)
+        places[i] = (struct tr_place){NULL, MANY - 1 - i};
+    tr_rope_init(&rope, TR_ROPE_HALF, ROT, MANY, freq, 1.0F, angles);
+    float *start = floats((size_t)(MANY + 2) * DIM);
+    for (uint32_t n_rows = 2; n_rows <= MANY; n_rows += 199) {
+        float *x[2];
+        float *y[2];
+        struct tr_act a[2];
+        void *mem[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            struct tr_dev *dev = device(TR_OPS_INT8, TR_CPU_AVX512, 1 + 2 * i);
+            x[i] = copy(start, (size_t)(MANY + 2) * DIM);
+            y[i] = memory(sizeof(float) * MANY * DIM);
+            mem[i] = memory(OPS->act_bytes(dev, MANY, DIM));
+            OPS->act_init(dev, &a[i], MANY, DIM, mem[i]);
+            OPS->defer(dev, i == 1);
+            chain(dev, start, x[i], y[i], n_rows, &rope, places, &a[i]);
+            OPS->defer(dev, false);
+            OPS->close(dev);
+        }
+        cr_assert_arr_eq(x[0], x[1], (size_t)(MANY + 2) * DIM * sizeof(float));
+        cr_assert_arr_eq(y[0], y[1], (size_t)n_rows * DIM * sizeof(float));
+        cr_assert_arr_eq(a[0].q, a[1].q, (size_t)n_rows * DIM);
+        cr_assert_arr_eq(a[0].d, a[1].d, (size_t)n_rows * DIM / 32 * sizeof(float));
+        for (uint32_t i = 0; i < 2; i++) {
+            free(x[i]);
+            free(y[i]);
+            free(mem[i]);
+        }
+    }
+    free(start);
+    free(angles);
+}
