@@ -125,7 +125,7 @@ int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct 
     sc->max_rows = tr_sched_max_rows(sc->s, &sc->cfg);
     sc->max_out = tr_sched_max_out(sc->s);
     uint64_t sampler_bytes = 0;
-    sc->kv = tr_kv_new(info->n_kv_blocks, c->n_slots, per_seq);
+    sc->kv = tr_kv_new(info->n_kv_blocks, c->n_slots, per_seq, NULL);
     sc->sampler = tr_sampler_new(sc->max_out, c->n_vocab, c->n_ctx, &sampler_bytes);
     sc->logits = take(sc, (size_t)sc->max_out * c->n_vocab, sizeof(float));
     sc->rows = take(sc, sc->max_rows, sizeof(*sc->rows));
