@@ -252,6 +252,7 @@ struct tr_cpu_config {
     enum tr_ops_math math;
     enum tr_cpu_level level_max; /* the highest level to use; TR_CPU_AVX512 means the best */
     uint32_t n_threads;          /* >= 1, the caller's thread included */
+    bool pin_threads;            /* each to a processor of its own */
 };
 
 extern const struct tr_ops tr_ops_cpu;

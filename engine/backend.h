@@ -56,6 +56,7 @@ struct tr_backend_config {
     enum tr_math math;
     enum tr_kv_type kv_type;
     uint32_t n_threads; /* >= 1, the caller's thread included */
+    bool pin_threads;   /* each to a processor of its own */
     uint32_t n_ctx;     /* 0: the model's own; else at most that */
     uint64_t kv_bytes;  /* memory for KV blocks; 0: max_seqs * n_ctx, or a quarter of memory */
     uint32_t max_seqs;

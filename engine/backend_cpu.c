@@ -128,7 +128,8 @@ static struct tr_backend *cpu_open(const struct tr_backend_config *c, struct tr_
                                    .max_out = c->max_out < c->max_rows ? c->max_out : c->max_rows};
     b->dev = tr_cpu_open(&(struct tr_cpu_config){.math = (enum tr_ops_math)c->math,
                                                  .level_max = TR_CPU_AVX512,
-                                                 .n_threads = c->n_threads},
+                                                 .n_threads = c->n_threads,
+                                                 .pin_threads = c->pin_threads},
                          err);
     if (!b->dev)
         goto failed;

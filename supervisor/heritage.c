@@ -2,6 +2,7 @@
 #include "supervisor/heritage.h"
 
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/gguf.h"
 #include "base/log.h"
 #include "ledger/address.h"
@@ -12,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,13 +109,6 @@ static int find_model(struct tr_heritage *h, struct model_facts *m, struct tr_er
 
 /* ---- sizes ---- */
 
-static unsigned cores(void)
-{
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    return n > 0 ? (unsigned)n : 1;
-}
-
 static int choose_sizes(struct tr_heritage *h, const struct model_facts *m, struct tr_shm_config *c,
                         struct tr_errbuf *err)
 {
@@ -131,7 +124,8 @@ static int choose_sizes(struct tr_heritage *h, const struct model_facts *m, stru
     uint64_t slots = o->max_streams ? o->max_streams : 4 * admit;
     if (slots > 1u << 20)
         slots = 1u << 20;
-    h->n_frontends = o->frontends ? (unsigned)o->frontends : cores() / 2 > 2 ? cores() / 2 : 2;
+    unsigned cpus = tr_cpus_usable();
+    h->n_frontends = o->frontends ? (unsigned)o->frontends : cpus / 2 > 2 ? cpus / 2 : 2;
     if (h->n_frontends > TR_MAX_AREAS / 2)
         h->n_frontends = TR_MAX_AREAS / 2;
     *c = (struct tr_shm_config){.n_ctx = (uint32_t)(o->ctx_size ? o->ctx_size : m->n_ctx),
@@ -227,14 +221,15 @@ static void configure_engine(struct tr_heritage *h)
     e->sched.prefill_chunk = (uint32_t)o->prefill_chunk;
     e->sched.ttft_target_ns = o->ttft_target;
     e->sched.itl_target_ns = o->itl_target;
-    e->backend =
-        (struct tr_backend_config){.model_path = *h->model_path ? h->model_path : NULL,
-                                   .math = (enum tr_math)o->cpu_math,
-                                   .kv_type = (enum tr_kv_type)o->kv_type,
-                                   .n_threads = o->threads ? (uint32_t)o->threads : cores(),
-                                   .kv_bytes = o->kv_memory,
-                                   .sim_step_us = (uint32_t)o->sim_step_us,
-                                   .sim_prefill_us = (uint32_t)o->sim_prefill_us};
+    e->backend = (struct tr_backend_config){.model_path = *h->model_path ? h->model_path : NULL,
+                                            .math = (enum tr_math)o->cpu_math,
+                                            .kv_type = (enum tr_kv_type)o->kv_type,
+                                            .n_threads = o->threads ? (uint32_t)o->threads
+                                                                    : tr_cpus_usable(),
+                                            .pin_threads = o->pin_threads,
+                                            .kv_bytes = o->kv_memory,
+                                            .sim_step_us = (uint32_t)o->sim_step_us,
+                                            .sim_prefill_us = (uint32_t)o->sim_prefill_us};
     /* Without it every engine packs its own. */
     if (!sim)
         e->backend.weights_fd = memfd_create("tokenring-weights", MFD_CLOEXEC | MFD_ALLOW_SEALING);

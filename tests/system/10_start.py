@@ -309,5 +309,23 @@ def names_by_default():
         equal(s.get("/v1/models").json["data"][0]["id"], stem, "a file's model has its stem")
 
 
+@test
+def threads_and_processors():
+    """As many threads as the process may use processors, and where they may run."""
+    def seen(before=None, **flags):
+        with Server(REAL, ledger=False, before=before, ctx_size=64, max_seqs=1, **flags) as s:
+            pid = s.processes()["engine"][0]
+            return [os.sched_getaffinity(int(tid)) for tid in os.listdir(f"/proc/{pid}/task")]
+
+    ours = os.sched_getaffinity(0)
+    one = {min(ours)}
+    equal(seen(before=lambda: os.sched_setaffinity(0, one)), [one], "one processor, one thread")
+    free = seen(threads=3)
+    equal(free, [ours] * 3, "without --pin-threads each may run anywhere")
+    bound = seen(threads=3, pin_threads="on")
+    check(len(bound) == 3 and all(len(cpus) == 1 for cpus in bound), "with it each has one", bound)
+    equal(len(set.union(*bound)), min(3, len(ours)), "not all the same one")
+
+
 if __name__ == "__main__":
     main()
