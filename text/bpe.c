@@ -34,11 +34,6 @@ struct tr_bpe_sym {
     uint32_t rank; /* of the merge with the next one; NO_RANK if there is none or it is gone */
 };
 
-struct tr_bpe_pair {
-    uint32_t rank;
-    uint32_t at; /* index of the left symbol */
-};
-
 ptrdiff_t tr_bpe_unmap(const char *text, size_t len, char *out)
 {
     size_t n = 0;
@@ -137,7 +132,7 @@ static int mark_whole(struct tr_bpe *b, struct tr_vocab *v, bool ignore_merges)
         struct tr_ids ids = {got, 2, 0};
         size_t len;
         const char *p = tr_vocab_bytes(v, (int32_t)id, &len);
-        if (len == 0 || (v->flags[id] & TR_PIECE_NOT_BPE) ||
+        if (len == 0 || (v->flags[id] & TR_PIECE_NOT_JOINED) ||
             tr_index_find(&b->pieces, v, p, len) != (int32_t)id)
             continue;
         if (!ignore_merges)
@@ -168,7 +163,7 @@ struct tr_bpe *tr_bpe_open(struct tr_vocab *v, struct tr_gguf_array merges, bool
     b->n_merges = (uint32_t)merges.len;
     b->pair = malloc(slots * sizeof(*b->pair));
     b->joined = calloc(merges.len + 1, sizeof(*b->joined));
-    if (!b->pair || !b->joined || tr_index_init(&b->pieces, v, 0, TR_PIECE_NOT_BPE) < 0)
+    if (!b->pair || !b->joined || tr_index_init(&b->pieces, v, 0, TR_PIECE_NOT_JOINED) < 0)
         goto nomem;
     for (size_t i = 0; i < slots; i++)
         b->pair[i].left = -1;
@@ -208,84 +203,39 @@ void tr_bpe_close(struct tr_bpe *b)
 void tr_bpe_run_fini(struct tr_bpe_run *run)
 {
     free(run->sym);
-    free(run->heap);
+    tr_pairs_fini(&run->pairs);
     *run = (struct tr_bpe_run){0};
 }
 
-/* Room for n symbols.  Each merge takes one pair from the heap and adds at most two, so there are
- * never more than twice as many pairs. */
+/* Room for n symbols. */
 static int reserve(struct tr_bpe_run *run, size_t n)
 {
+    if (tr_pairs_reserve(&run->pairs, n) < 0)
+        return -ENOMEM;
     if (n <= run->cap)
         return 0;
     size_t cap = n < 64 ? 64 : n;
     struct tr_bpe_sym *sym = malloc(cap * sizeof(*sym));
-    struct tr_bpe_pair *heap = malloc(2 * cap * sizeof(*heap));
-    if (!sym || !heap) {
-        free(sym);
-        free(heap);
+    if (!sym)
         return -ENOMEM;
-    }
     free(run->sym);
-    free(run->heap);
     run->sym = sym;
-    run->heap = heap;
     run->cap = cap;
     return 0;
 }
 
-static bool before(struct tr_bpe_pair a, struct tr_bpe_pair b)
-{
-    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
-}
-
-static void heap_push(struct tr_bpe_run *run, size_t *n, struct tr_bpe_pair p)
-{
-    size_t i = (*n)++;
-
-    for (; i > 0; i = (i - 1) / 2) {
-        run->steps++;
-        if (!before(p, run->heap[(i - 1) / 2]))
-            break;
-        run->heap[i] = run->heap[(i - 1) / 2];
-    }
-    run->heap[i] = p;
-}
-
-static struct tr_bpe_pair heap_pop(struct tr_bpe_run *run, size_t *n)
-{
-    struct tr_bpe_pair top = run->heap[0];
-    struct tr_bpe_pair last = run->heap[--*n];
-    size_t i = 0;
-
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= *n)
-            break;
-        run->steps++;
-        if (child + 1 < *n && before(run->heap[child + 1], run->heap[child]))
-            child++;
-        if (!before(run->heap[child], last))
-            break;
-        run->heap[i] = run->heap[child];
-        i = child;
-    }
-    run->heap[i] = last;
-    return top;
-}
-
 /* Looks up the pair that starts at symbol i and puts it into the heap. */
-static void offer(const struct tr_bpe *b, struct tr_bpe_run *run, size_t *n, uint32_t i)
+static void offer(const struct tr_bpe *b, struct tr_bpe_run *run, uint32_t i)
 {
     struct tr_bpe_sym *s = &run->sym[i];
 
     s->rank = s->next == NONE ? NO_RANK : rank_of(b, s->id, run->sym[s->next].id);
     if (s->rank != NO_RANK)
-        heap_push(run, n, (struct tr_bpe_pair){s->rank, i});
+        tr_pairs_push(&run->pairs, (struct tr_pair){s->rank, i});
 }
 
 /* Joins symbol i with the next one. */
-static void join(const struct tr_bpe *b, struct tr_bpe_run *run, size_t *n, uint32_t i)
+static void join(const struct tr_bpe *b, struct tr_bpe_run *run, uint32_t i)
 {
     struct tr_bpe_sym *s = &run->sym[i];
     struct tr_bpe_sym *gone = &run->sym[s->next];
@@ -295,16 +245,15 @@ static void join(const struct tr_bpe *b, struct tr_bpe_run *run, size_t *n, uint
     gone->rank = NO_RANK; /* its entry in the heap is stale */
     if (s->next != NONE)
         run->sym[s->next].prev = i;
-    offer(b, run, n, i);
+    offer(b, run, i);
     if (s->prev != NONE)
-        offer(b, run, n, s->prev);
+        offer(b, run, s->prev);
 }
 
 static int merge_word(const struct tr_bpe *b, struct tr_bpe_run *run, const char *word, size_t len,
                       struct tr_ids *out)
 {
     uint32_t n = 0;
-    size_t heap_n = 0;
 
     if (reserve(run, len) < 0)
         return -ENOMEM;
@@ -319,13 +268,13 @@ static int merge_word(const struct tr_bpe *b, struct tr_bpe_run *run, const char
         return 0;
     run->sym[n - 1].next = NONE;
     for (uint32_t i = 0; i < n; i++)
-        offer(b, run, &heap_n, i);
-    while (heap_n > 0) {
-        struct tr_bpe_pair p = heap_pop(run, &heap_n);
+        offer(b, run, i);
+    while (run->pairs.n > 0) {
+        struct tr_pair p = tr_pairs_pop(&run->pairs);
         /* Stale entries have another rank than the pair that is there now.  (An equal one would
          * be the same pair.) */
         if (run->sym[p.at].rank == p.rank)
-            join(b, run, &heap_n, p.at);
+            join(b, run, p.at);
     }
     for (uint32_t i = 0; i != NONE; i = run->sym[i].next)
         tr_ids_push(out, run->sym[i].id);

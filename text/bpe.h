@@ -14,30 +14,17 @@
 #ifndef TR_TEXT_BPE_H
 #define TR_TEXT_BPE_H
 
+#include "text/ids.h"
+#include "text/pairs.h"
 #include "text/vocab.h"
 
 struct tr_bpe;
 
-/* The ids of an encoding: the first cap are kept, all are counted. */
-struct tr_ids {
-    int32_t *ids;
-    size_t cap;
-    size_t n;
-};
-
-static inline void tr_ids_push(struct tr_ids *out, int32_t id)
-{
-    if (out->n < out->cap)
-        out->ids[out->n] = id;
-    out->n++;
-}
-
 /* Scratch memory of one encoding; zero is the start. */
 struct tr_bpe_run {
     struct tr_bpe_sym *sym;
-    struct tr_bpe_pair *heap;
-    size_t cap;     /* symbols there is room for */
-    uint64_t steps; /* comparisons in the heap so far: what the time grows with */
+    size_t cap; /* symbols there is room for */
+    struct tr_pairs pairs;
 };
 
 /* Reads the merges.  If ignore_merges, a word that is a piece is that piece, whatever the merges

@@ -18,7 +18,7 @@ enum {
 };
 
 /* Pieces that byte-level BPE may produce have none of these. */
-#define TR_PIECE_NOT_BPE (TR_PIECE_CONTROL | TR_PIECE_USER | TR_PIECE_UNUSED | TR_PIECE_RAW)
+#define TR_PIECE_NOT_JOINED (TR_PIECE_CONTROL | TR_PIECE_USER | TR_PIECE_UNUSED | TR_PIECE_RAW)
 
 struct tr_vocab {
     const char *model; /* static storage */

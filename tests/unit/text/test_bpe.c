@@ -189,7 +189,7 @@ Test(bpe, work_grows_almost_linearly_with_the_word)
             struct tr_bpe_run run = {0};
             struct tr_ids out = {0};
             cr_assert_eq(tr_bpe_word(v->bpe, &run, word, k ? len : len / 2, &out), 0);
-            steps[k] = run.steps;
+            steps[k] = run.pairs.steps;
             tr_bpe_run_fini(&run);
         }
         cr_assert(steps[1] < steps[0] * 5 / 2, "%llu, then %llu", (unsigned long long)steps[0],
