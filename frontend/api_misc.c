@@ -110,7 +110,7 @@ static int encode_text(const struct tr_fe *fe, const struct tr_json *s, bool spe
         return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
     if (at)
         p->ids[0] = tr_vocab_bos(fe->vocab);
-    /* No byte makes more than one token. */
+    /* No byte makes more than one token; a blank that the tokeniser adds may be one more. */
     int rc = tr_encode(fe->vocab, s->u.s, s->len, false, p->ids + at, s->len + 1, &n);
     if (rc)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt", "The text cannot be cut into tokens.");
@@ -202,6 +202,7 @@ static int detokenize(const struct tr_fe *fe, const struct tr_json *tokens, char
     size_t len;
 
     tr_detok_init(&d, fe->vocab, false);
+    tr_detok_begins(&d);
     tr_emit_str_open(e);
     for (struct tr_json_it it = tr_json_iter(tokens); tr_json_step(&it);) {
         int64_t id;

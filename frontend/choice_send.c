@@ -33,8 +33,10 @@ void tr_choice_rewind(struct tr_stream *s, struct tr_choice *ch)
 {
     scan_from_start(s, ch);
     ch->echo_done = !s->ask->echo || ch->lost;
-    if (!ch->echo_done) /* a stop string in the prompt stops nothing */
+    if (!ch->echo_done) { /* a stop string in the prompt stops nothing */
         tr_scan_init(&ch->send, s->fe->vocab, NULL, s->ask->skip_special);
+        tr_detok_begins(&ch->send.detok);
+    }
     ch->flushed = ch->begun = ch->finished = ch->blocked = ch->paused = false;
     ch->sent = ch->coalesce_to = 0;
     ch->echoed = ch->event_tokens = ch->lp_told = 0;

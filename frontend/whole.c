@@ -38,6 +38,7 @@ static void begin_choice(struct tr_stream *s, struct tr_whole *w)
     w->echo = true;
     /* A stop string in the prompt stops nothing. */
     tr_scan_init(&w->scan, s->fe->vocab, NULL, s->ask->skip_special);
+    tr_detok_begins(&w->scan.detok);
 }
 
 static void token(struct tr_stream *s, struct tr_whole *w, uint32_t id)

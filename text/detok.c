@@ -9,6 +9,11 @@ void tr_detok_init(struct tr_detok *d, const struct tr_vocab *v, bool skip_speci
     *d = (struct tr_detok){.vocab = v, .skip_special = skip_special};
 }
 
+void tr_detok_begins(struct tr_detok *d)
+{
+    d->begins = tr_vocab_space_prefix(d->vocab);
+}
+
 int tr_detok_push(struct tr_detok *d, int32_t id, char *out, size_t *len)
 {
     size_t n;
@@ -16,8 +21,14 @@ int tr_detok_push(struct tr_detok *d, int32_t id, char *out, size_t *len)
 
     if (!bytes)
         return -EINVAL;
-    if (d->skip_special && tr_vocab_is_control(d->vocab, id))
-        n = 0;
+    if (tr_vocab_is_control(d->vocab, id)) {
+        n = d->skip_special ? 0 : n;
+    } else if (d->begins && n > 0) {
+        size_t own = *bytes == ' ' ? 1 : 0;
+        bytes += own;
+        n -= own;
+        d->begins = false;
+    }
     *len = tr_utf8_push(&d->utf8, bytes, n, out);
     return 0;
 }

@@ -18,12 +18,17 @@ struct tr_detok {
     const struct tr_vocab *vocab; /* borrowed, outlives this */
     struct tr_utf8 utf8;
     bool skip_special; /* control tokens add no bytes; a character may be completed across one */
+    bool begins;       /* the blank of the first token is the tokeniser's own */
 };
 
 /* Most bytes one token can add. */
 #define TR_DETOK_TEXT_MAX TR_UTF8_OUT_MAX(TR_VOCAB_PIECE_MAX)
 
 void tr_detok_init(struct tr_detok *d, const struct tr_vocab *v, bool skip_special);
+
+/* Before the first push: the ids are a text from its beginning, not an answer that goes on from one.  The
+ * blank that encoding put in front (tr_vocab_space_prefix) is left out. */
+void tr_detok_begins(struct tr_detok *d);
 
 /* Takes one id; writes what is certain now to out (room for TR_DETOK_TEXT_MAX) and its
  * length to *len.  0, or -EINVAL for an id outside the vocabulary (ids come from another process);

@@ -4,6 +4,7 @@
 
 #include "text/bpe.h"
 #include "text/pretok.h"
+#include "text/spm.h"
 #include "text/utf8.h"
 #include "text/vocab_priv.h"
 
@@ -15,6 +16,7 @@ struct encoding {
     struct tr_ids out;
     struct tr_pretok_run *words; /* made when the first word comes */
     struct tr_bpe_run merges;
+    struct tr_spm_run joins;
 };
 
 /* The sim vocabulary: the longest piece at each place.  Each byte is a piece, so there is one. */
@@ -43,15 +45,9 @@ static int encode_valid(struct encoding *e, const char *p, size_t len)
     return 0;
 }
 
-/* Text without special tokens. */
-static int encode_plain(struct encoding *e, const char *p, size_t len)
+/* Byte-level BPE. */
+static int encode_words(struct encoding *e, const char *p, size_t len)
 {
-    if (len == 0)
-        return 0;
-    if (!e->v->bpe) {
-        encode_longest(e, p, len);
-        return 0;
-    }
     if (!e->words && !(e->words = tr_pretok_run_new(e->v->pretok)))
         return -ENOMEM;
     for (size_t pos = 0; pos < len;) {
@@ -68,6 +64,19 @@ static int encode_plain(struct encoding *e, const char *p, size_t len)
             return rc;
         pos = bad;
     }
+    return 0;
+}
+
+/* Text without special tokens; `ends` as in spm.h. */
+static int encode_plain(struct encoding *e, const char *p, size_t len, bool ends)
+{
+    if (len == 0)
+        return 0;
+    if (e->v->spm)
+        return tr_spm_text(e->v->spm, &e->joins, p, len, ends, &e->out);
+    if (e->v->bpe)
+        return encode_words(e, p, len);
+    encode_longest(e, p, len);
     return 0;
 }
 
@@ -124,7 +133,10 @@ static int encode(struct encoding *e, const char *text, size_t len, struct gaps 
             at++;
             continue;
         }
-        rc = encode_plain(e, text + start, at - start);
+        bool control = tr_vocab_is_control(e->v, id);
+        rc = encode_plain(e, text + start, at - start, control);
+        if (rc == 0 && e->v->spm)
+            rc = tr_spm_special(e->v->spm, &e->joins, control, &e->out);
         if (rc < 0)
             return rc;
         tr_ids_push(&e->out, id);
@@ -133,7 +145,7 @@ static int encode(struct encoding *e, const char *text, size_t len, struct gaps 
         at += n;
         start = at;
     }
-    return encode_plain(e, text + start, len - start);
+    return encode_plain(e, text + start, len - start, true);
 }
 
 static int run(const struct tr_vocab *v, const char *text, size_t len, struct gaps *gaps,
@@ -146,6 +158,7 @@ static int run(const struct tr_vocab *v, const char *text, size_t len, struct ga
     int rc = encode(&e, text, len, gaps);
     tr_pretok_run_free(e.words);
     tr_bpe_run_fini(&e.merges);
+    tr_spm_run_fini(&e.joins);
     if (rc < 0)
         return rc;
     *n = e.out.n;

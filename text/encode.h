@@ -5,17 +5,19 @@
  *
  * The text is first cut at control tokens (where they are wanted) and at user-defined tokens, the
  * leftmost and then the longest first; what lies between goes through the pre-tokeniser
- * (text/pretok.h) and byte-level BPE (text/bpe.h), or, for the sim vocabulary, longest match.
+ * (text/pretok.h) and byte-level BPE (text/bpe.h), or through SentencePiece's BPE (text/spm.h), or, for
+ * the sim vocabulary, longest match.
  *
- * Any bytes are accepted.  NUL is a byte like others.  Bytes that are not UTF-8 are words of
- * their own, one word for each run of them, and go through BPE as they are.  A byte for which the vocabulary has no piece
- * is left out without a trace, as the reference tokenisers do: U+0004 in SmolLM2 gives no ids.
+ * Any bytes are accepted.  NUL is a byte like others.  To byte-level BPE, bytes that are not UTF-8 are
+ * words of their own, one word for each run of them; a byte for which the vocabulary has no piece is left
+ * out without a trace, as the reference tokenisers do: U+0004 in SmolLM2 gives no ids.
  *
  * User-defined tokens (GGUF type 4) are text with an id of their own: they are matched in
  * all text, also in what a user typed.  Control tokens are matched only outside it.
  *
- * No BOS is added.  Time is n log n in the length of the text; memory is at most about 32 bytes
- * for each byte of the longest word, given back before the return.  Any thread. */
+ * No BOS is added.  There are at most as many ids as bytes, and one more for each blank that is added
+ * in front (tr_vocab_space_prefix).  Time is n log n in the length of the text; memory is at most about 32
+ * bytes for each byte of the longest word, given back before the return.  Any thread. */
 #ifndef TR_TEXT_ENCODE_H
 #define TR_TEXT_ENCODE_H
 

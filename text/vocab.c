@@ -6,6 +6,7 @@
 #include "base/sim_vocab.h"
 #include "text/bpe.h"
 #include "text/pretok.h"
+#include "text/spm.h"
 #include "text/vocab_priv.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ struct tr_vocab *tr_vocab_new(const char *model, uint32_t n, size_t bytes)
         return NULL;
     v->model = model;
     v->size = n;
-    v->bos = v->eos = -1;
+    v->bos = v->eos = v->unk = -1;
     v->blob = calloc(1, bytes ? bytes : 1);
     v->off = calloc((size_t)n + 1, sizeof(*v->off));
     v->flags = calloc((size_t)n + 1, sizeof(*v->flags));
@@ -47,10 +48,8 @@ struct tr_vocab *tr_vocab_new(const char *model, uint32_t n, size_t bytes)
 
 int tr_vocab_seal(struct tr_vocab *v)
 {
-    int rc = tr_index_init(&v->all, v, 0, 0);
+    int rc = tr_trie_init(&v->control, v, TR_PIECE_CONTROL, TR_PIECE_UNUSED);
 
-    if (rc == 0)
-        rc = tr_trie_init(&v->control, v, TR_PIECE_CONTROL, TR_PIECE_UNUSED);
     if (rc == 0)
         rc = tr_trie_init(&v->user, v, TR_PIECE_USER, TR_PIECE_UNUSED);
     if (rc < 0)
@@ -102,11 +101,11 @@ void tr_vocab_close(struct tr_vocab *v)
 {
     if (!v)
         return;
-    tr_index_fini(&v->all);
     tr_trie_fini(&v->control);
     tr_trie_fini(&v->user);
     tr_trie_fini(&v->pieces);
     tr_bpe_close(v->bpe);
+    tr_spm_close(v->spm);
     tr_pretok_close(v->pretok);
     free(v->chat_template);
     free(v->flags);
@@ -179,6 +178,11 @@ bool tr_vocab_add_bos(const struct tr_vocab *v)
     return v->add_bos;
 }
 
+bool tr_vocab_space_prefix(const struct tr_vocab *v)
+{
+    return v->spm && tr_spm_rules(v->spm).space_prefix;
+}
+
 const char *tr_vocab_chat_template(const struct tr_vocab *v, size_t *len)
 {
     *len = v->chat_template_len;
@@ -187,5 +191,8 @@ const char *tr_vocab_chat_template(const struct tr_vocab *v, size_t *len)
 
 int32_t tr_vocab_find(const struct tr_vocab *v, const char *bytes, size_t len)
 {
-    return tr_index_find(&v->all, v, bytes, len);
+    for (uint32_t id = 0; len > 0 && id < v->size; id++)
+        if (v->off[id + 1] - v->off[id] == len && memcmp(v->blob + v->off[id], bytes, len) == 0)
+            return (int32_t)id;
+    return -1;
 }

@@ -7,8 +7,9 @@
  *
  * The file is input.  Checked: the arrays of tokens, types and scores have one length, ids of
  * special tokens lie in the vocabulary, pieces are at most TR_VOCAB_PIECE_MAX bytes, both halves of
- * each merge and their join are pieces.  A tokenizer.ggml.model other than "gpt2" (byte-level
- * BPE) or an unknown tokenizer.ggml.pre is refused by name.
+ * each merge and their join are pieces, scores are numbers, byte tokens are written as such.  A
+ * tokenizer.ggml.model other than "gpt2" (byte-level BPE) and "llama" (SentencePiece's BPE) or an unknown
+ * tokenizer.ggml.pre of byte-level BPE is refused by name.
  *
  * Keys and token types: the GGUF specification in the ggml repository (docs/gguf.md). */
 #ifndef TR_TEXT_VOCAB_H
@@ -36,7 +37,7 @@ void tr_vocab_close(struct tr_vocab *v); /* NULL is fine */
 
 uint32_t tr_vocab_size(const struct tr_vocab *v);
 
-/* tokenizer.ggml.model: "gpt2", or "sim". */
+/* tokenizer.ggml.model: "gpt2" or "llama"; or "sim". */
 const char *tr_vocab_model(const struct tr_vocab *v);
 
 /* The raw bytes id stands for; a control token gives its name.  Not ended by NUL, may be no valid
@@ -59,14 +60,19 @@ size_t tr_vocab_eog_ids(const struct tr_vocab *v, int32_t *ids, size_t cap);
 int32_t tr_vocab_bos(const struct tr_vocab *v);
 int32_t tr_vocab_eos(const struct tr_vocab *v);
 
-/* Whether a plain prompt wants a BOS in front (tokenizer.ggml.add_bos_token; false if absent or
- * if there is no BOS).  Encoding never adds one: the caller does. */
+/* Whether a plain prompt wants a BOS in front: tokenizer.ggml.add_bos_token, if absent true for
+ * "llama" only; false if there is no BOS.  Encoding never adds one: the caller does. */
 bool tr_vocab_add_bos(const struct tr_vocab *v);
+
+/* Whether encoding begins a text with a blank that nobody wrote, which decoding takes away again
+ * (text/spm.h). */
+bool tr_vocab_space_prefix(const struct tr_vocab *v);
 
 /* tokenizer.chat_template, valid UTF-8 and ended by NUL beyond *len, or NULL if the file has none. */
 const char *tr_vocab_chat_template(const struct tr_vocab *v, size_t *len);
 
-/* The id whose bytes are exactly these (the lowest, if several), or -1. */
+/* The id whose bytes are exactly these (the lowest, if several), or -1.  Looks at all of them: for start
+ * and tests. */
 int32_t tr_vocab_find(const struct tr_vocab *v, const char *bytes, size_t len);
 
 #endif

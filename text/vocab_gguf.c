@@ -2,6 +2,7 @@
 /* text/vocab_gguf.c - reads a vocabulary from the metadata of a GGUF file.  All of it is input. */
 #include "text/bpe.h"
 #include "text/pretok.h"
+#include "text/spm.h"
 #include "text/utf8.h"
 #include "text/vocab_priv.h"
 
@@ -16,39 +17,67 @@ enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE 
 
 #define VOCAB_SIZE_MAX (1U << 24)
 
-static int check_model(const struct tr_gguf *g, struct tr_errbuf *err)
+static const char GPT2[] = "gpt2";   /* byte-level BPE */
+static const char LLAMA[] = "llama"; /* SentencePiece's BPE */
+
+/* One of the two, or NULL. */
+static const char *read_model(const struct tr_gguf *g, struct tr_errbuf *err)
 {
+    static const char *const KNOWN[] = {GPT2, LLAMA};
     struct tr_str model;
     int rc = tr_gguf_str(g, KEY("model"), &model);
 
-    if (rc == -ENOENT)
-        return tr_errf(err, -EINVAL, "the file has no vocabulary (tokenizer.ggml.model)");
-    if (rc < 0)
-        return tr_errf(err, -EINVAL, "tokenizer.ggml.model is no string");
-    if (model.len == 4 && memcmp(model.p, "gpt2", 4) == 0)
-        return 0;
+    if (rc == -ENOENT) {
+        tr_errf(err, 0, "the file has no vocabulary (tokenizer.ggml.model)");
+        return NULL;
+    }
+    if (rc < 0) {
+        tr_errf(err, 0, "tokenizer.ggml.model is no string");
+        return NULL;
+    }
+    for (size_t i = 0; i < sizeof(KNOWN) / sizeof(KNOWN[0]); i++)
+        if (model.len == strlen(KNOWN[i]) && memcmp(model.p, KNOWN[i], model.len) == 0)
+            return KNOWN[i];
     int shown = model.len < 64 ? (int)model.len : 64;
-    return tr_errf(err, -EINVAL,
-                   "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not supported; known is gpt2",
-                   shown, model.p);
+    tr_errf(err, 0,
+            "the tokenizer \"%.*s\" (tokenizer.ggml.model) is not supported; known are gpt2 and "
+            "llama",
+            shown, model.p);
+    return NULL;
 }
 
-/* Copies the text of a piece to out; *raw if it is outside of BPE's alphabet. */
-static size_t unmap_piece(struct tr_str s, uint8_t flags, char *out, bool *raw)
+/* Copies the text of a piece to out; sets TR_PIECE_RAW in *flags. */
+static size_t unmap_gpt2(struct tr_str s, uint8_t *flags, char *out)
 {
     /* Names of control tokens and user-defined text are written as they are. */
-    if (!(flags & (TR_PIECE_CONTROL | TR_PIECE_USER))) {
+    if (!(*flags & (TR_PIECE_CONTROL | TR_PIECE_USER))) {
         ptrdiff_t n = tr_bpe_unmap(s.p, s.len, out);
-        *raw = n < 0;
         if (n >= 0)
             return (size_t)n;
+        *flags |= TR_PIECE_RAW;
     }
     memcpy(out, s.p, s.len);
     return s.len;
 }
 
+/* The same; user-defined text may have U+2581 or plain blanks. */
+static size_t unmap_llama(struct tr_str s, uint8_t *flags, char *out)
+{
+    if (*flags & TR_PIECE_CONTROL) {
+        memcpy(out, s.p, s.len);
+        return s.len;
+    }
+    if (*flags & TR_PIECE_BYTE) {
+        *out = (char)tr_spm_byte(s.p, s.len);
+        return 1;
+    }
+    if (!(*flags & TR_PIECE_USER) && s.len > 0 && memchr(s.p, ' ', s.len))
+        *flags |= TR_PIECE_RAW;
+    return tr_spm_unmap(s.p, s.len, out);
+}
+
 /* An empty vocabulary with room for the pieces of the file. */
-static struct tr_vocab *measure(const struct tr_gguf *g, struct tr_errbuf *err)
+static struct tr_vocab *measure(const struct tr_gguf *g, const char *model, struct tr_errbuf *err)
 {
     struct tr_gguf_array tokens;
     struct tr_str s;
@@ -74,7 +103,7 @@ static struct tr_vocab *measure(const struct tr_gguf *g, struct tr_errbuf *err)
         tr_errf(err, 0, "tokenizer.ggml.tokens has more than 4 GiB of text");
         return NULL;
     }
-    struct tr_vocab *v = tr_vocab_new("gpt2", (uint32_t)tokens.len, bytes);
+    struct tr_vocab *v = tr_vocab_new(model, (uint32_t)tokens.len, bytes);
     if (!v)
         tr_errf(err, 0, "out of memory for a vocabulary of %llu pieces",
                 (unsigned long long)tokens.len);
@@ -105,7 +134,7 @@ static int read_types(const struct tr_gguf *g, struct tr_vocab *v, struct tr_err
         [CONTROL] = TR_PIECE_CONTROL,
         [USER_DEFINED] = TR_PIECE_USER,
         [UNUSED] = TR_PIECE_UNUSED,
-        [BYTE] = 0,
+        [BYTE] = 0, /* to byte-level BPE a piece like others */
     };
     struct tr_gguf_array types;
     int rc = side_array(g, KEY("token_type"), v, &types, err);
@@ -120,12 +149,12 @@ static int read_types(const struct tr_gguf *g, struct tr_vocab *v, struct tr_err
             return tr_errf(err, -EINVAL,
                            "tokenizer.ggml.token_type[%u] is %lld, no type of a piece", id,
                            (long long)t);
-        v->flags[id] = FLAGS[t];
+        v->flags[id] = t == BYTE && v->model == LLAMA ? TR_PIECE_BYTE : FLAGS[t];
     }
     return 0;
 }
 
-/* BPE has no use for scores; a file that has them must have them right. */
+/* Byte-level BPE has no use for scores; a file that has them must have them right. */
 static int check_scores(const struct tr_gguf *g, const struct tr_vocab *v, struct tr_errbuf *err)
 {
     struct tr_gguf_array scores;
@@ -159,6 +188,16 @@ static int special(const struct tr_gguf *g, const char *key, const struct tr_voc
     return 0;
 }
 
+/* *x stays as it is if the file does not say. */
+static int read_bool(const struct tr_gguf *g, const char *key, bool *x, struct tr_errbuf *err)
+{
+    int rc = tr_gguf_bool(g, key, x);
+
+    if (rc < 0 && rc != -ENOENT)
+        return tr_errf(err, -EINVAL, "%s is no truth value", key);
+    return 0;
+}
+
 static int read_specials(const struct tr_gguf *g, struct tr_vocab *v, struct tr_errbuf *err)
 {
     static const struct {
@@ -186,17 +225,18 @@ static int read_specials(const struct tr_gguf *g, struct tr_vocab *v, struct tr_
             v->bos = id;
         if (i == 1)
             v->eos = id;
+        if (i == 4)
+            v->unk = id;
         if (SPECIALS[i].ends)
             v->flags[id] |= TR_PIECE_EOG;
         /* A file that types no piece at all still names its special tokens. */
         if (!typed)
             v->flags[id] |= TR_PIECE_CONTROL;
     }
-    int rc = tr_gguf_bool(g, KEY("add_bos_token"), &v->add_bos);
-    if (rc < 0 && rc != -ENOENT)
-        return tr_errf(err, -EINVAL, "tokenizer.ggml.add_bos_token is no truth value");
+    v->add_bos = v->model == LLAMA;
+    int rc = read_bool(g, KEY("add_bos_token"), &v->add_bos, err);
     v->add_bos = v->add_bos && v->bos >= 0;
-    return 0;
+    return rc;
 }
 
 static int read_template(const struct tr_gguf *g, struct tr_vocab *v, struct tr_errbuf *err)
@@ -219,7 +259,7 @@ static int read_template(const struct tr_gguf *g, struct tr_vocab *v, struct tr_
     return 0;
 }
 
-static void read_pieces(const struct tr_gguf *g, struct tr_vocab *v)
+static int read_pieces(const struct tr_gguf *g, struct tr_vocab *v, struct tr_errbuf *err)
 {
     struct tr_gguf_array tokens;
     struct tr_str s;
@@ -227,14 +267,19 @@ static void read_pieces(const struct tr_gguf *g, struct tr_vocab *v)
 
     /* measure() has been over the same array: it is there and has v->size strings. */
     if (tr_gguf_array(g, KEY("tokens"), &tokens) < 0)
-        return;
+        return -EINVAL;
     for (; id < v->size && tr_gguf_next_str(&tokens, &s) == 0; id++) {
-        bool raw = false;
-        size_t n = unmap_piece(s, v->flags[id], v->blob + v->off[id], &raw);
+        char *out = v->blob + v->off[id];
+        if ((v->flags[id] & TR_PIECE_BYTE) && tr_spm_byte(s.p, s.len) < 0)
+            return tr_errf(err, -EINVAL,
+                           "tokenizer.ggml.tokens[%u] is a byte by its type, but is not written "
+                           "as <0x00> to <0xFF>",
+                           id);
+        size_t n = v->model == LLAMA ? unmap_llama(s, &v->flags[id], out)
+                                     : unmap_gpt2(s, &v->flags[id], out);
         v->off[id + 1] = v->off[id] + (uint32_t)n;
-        if (raw)
-            v->flags[id] |= TR_PIECE_RAW;
     }
+    return 0;
 }
 
 static int read_bpe(const struct tr_gguf *g, struct tr_vocab *v, struct tr_errbuf *err)
@@ -258,22 +303,43 @@ static int read_bpe(const struct tr_gguf *g, struct tr_vocab *v, struct tr_errbu
     return v->bpe ? 0 : -EINVAL;
 }
 
+static int read_spm(const struct tr_gguf *g, struct tr_vocab *v, struct tr_errbuf *err)
+{
+    struct tr_spm_rules rules = {.space_prefix = true};
+    struct tr_gguf_array scores, charsmap;
+
+    if (read_bool(g, KEY("add_space_prefix"), &rules.space_prefix, err) < 0 ||
+        read_bool(g, KEY("remove_extra_whitespaces"), &rules.squeeze, err) < 0)
+        return -EINVAL;
+    if (tr_gguf_array(g, KEY("precompiled_charsmap"), &charsmap) != -ENOENT)
+        return tr_errf(
+            err, -EINVAL,
+            "the file's tokenizer normalises text (tokenizer.ggml.precompiled_charsmap), "
+            "which is not supported");
+    int rc = side_array(g, KEY("scores"), v, &scores, err);
+    if (rc == -ENOENT)
+        return tr_errf(err, rc, "the file has no scores for its pieces (tokenizer.ggml.scores)");
+    if (rc < 0)
+        return rc;
+    v->spm = tr_spm_open(v, scores, rules, err);
+    return v->spm ? 0 : -EINVAL;
+}
+
 struct tr_vocab *tr_vocab_open(const struct tr_gguf *g, struct tr_errbuf *err)
 {
-    if (check_model(g, err) < 0)
-        return NULL;
-    struct tr_vocab *v = measure(g, err);
+    const char *model = read_model(g, err);
+    struct tr_vocab *v = model ? measure(g, model, err) : NULL;
+
     if (!v)
         return NULL;
     if (read_types(g, v, err) < 0 || check_scores(g, v, err) < 0 || read_specials(g, v, err) < 0 ||
-        read_template(g, v, err) < 0)
+        read_template(g, v, err) < 0 || read_pieces(g, v, err) < 0)
         goto fail;
-    read_pieces(g, v);
     if (tr_vocab_seal(v) < 0) {
         tr_errf(err, 0, "out of memory for a vocabulary of %u pieces", v->size);
         goto fail;
     }
-    if (read_bpe(g, v, err) < 0)
+    if ((model == LLAMA ? read_spm(g, v, err) : read_bpe(g, v, err)) < 0)
         goto fail;
     return v;
 fail:

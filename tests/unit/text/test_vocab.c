@@ -183,7 +183,8 @@ Test(vocab, a_wrong_file_is_refused_by_name)
 
     memset(big, 'a', sizeof(big) - 1);
     REFUSED("no vocabulary", f.model = NULL);
-    REFUSED("\"llama\"", f.model = "llama");
+    REFUSED("\"llam\"", f.model = "llam");
+    REFUSED("no scores", f.model = "llama"; f.n_scores = 0);
     REFUSED("\"bert\"", f.model = "bert");
     REFUSED("tokenizer.ggml.pre", f.pre = NULL);
     REFUSED("\"default\"", f.pre = "default");
