@@ -109,6 +109,7 @@ int tr_gguf_next_str(struct tr_gguf_array *a, struct tr_str *out);
 int tr_gguf_next_u64(struct tr_gguf_array *a, uint64_t *out);
 int tr_gguf_next_i64(struct tr_gguf_array *a, int64_t *out);
 int tr_gguf_next_f64(struct tr_gguf_array *a, double *out);
+int tr_gguf_next_bool(struct tr_gguf_array *a, bool *out);
 
 uint64_t tr_gguf_n_tensors(const struct tr_gguf *g);
 const struct tr_gguf_tensor *tr_gguf_tensor_at(const struct tr_gguf *g, uint64_t i);

@@ -203,3 +203,14 @@ int tr_gguf_next_f64(struct tr_gguf_array *a, double *out)
         step_scalar(a);
     return r;
 }
+
+int tr_gguf_next_bool(struct tr_gguf_array *a, bool *out)
+{
+    int r;
+    const uint8_t *p = peek_scalar(a, &r);
+    if (!p || a->type != TR_GGUF_BOOL)
+        return p ? -EINVAL : r;
+    *out = *p != 0;
+    step_scalar(a);
+    return 0;
+}

@@ -21,13 +21,13 @@ struct tr_forward {
     struct tr_forward_config c;
     struct tr_kv kv;
     size_t kv_len;
-    struct tr_rope rope;
+    struct tr_rope rope, rope_local; /* of layers that see everything, of those with a window */
     void (*tap)(void *arg, uint32_t stage, const float *x, uint32_t n_rows);
     void *tap_arg;
     /* Scratch, all in one region. */
     uint8_t *scratch;
     size_t scratch_len;
-    void *angles;
+    void *angles, *angles_local;
     uint32_t *tokens;           /* [max_rows] */
     struct tr_place *places;    /* [max_rows] */
     struct tr_place *out_place; /* [max_out] */
@@ -76,6 +76,7 @@ static size_t lay_out(struct tr_forward *f)
     uint32_t q_dim = hp->n_head * hp->head_dim, kv_dim = hp->n_head_kv * hp->head_dim;
     size_t used = 0;
     f->angles = carve(f, &used, tr_rope_bytes(hp->n_rot, f->c.n_ctx));
+    f->angles_local = carve(f, &used, hp->window ? tr_rope_bytes(hp->n_rot, f->c.n_ctx) : 0);
     f->tokens = carve(f, &used, rows * sizeof(*f->tokens));
     f->places = carve(f, &used, rows * sizeof(*f->places));
     f->out_place = carve(f, &used, outs * sizeof(*f->out_place));
@@ -112,6 +113,11 @@ static void init_rope(struct tr_forward *f)
     tr_rope_spec_freqs(&hp->rope, hp->n_rot, rope_factors(f), freq);
     tr_rope_init(&f->rope, hp->rope_style, hp->n_rot, f->c.n_ctx, freq, (float)hp->rope.amplitude,
                  f->angles);
+    if (!hp->window)
+        return;
+    tr_rope_spec_freqs(&hp->rope_local, hp->n_rot, NULL, freq);
+    tr_rope_init(&f->rope_local, hp->rope_style, hp->n_rot, f->c.n_ctx, freq,
+                 (float)hp->rope_local.amplitude, f->angles_local);
 }
 
 static int take_memory(struct tr_forward *f, struct tr_errbuf *err)
@@ -210,6 +216,23 @@ static struct rows only_out(struct tr_forward *f, const struct rows *all, uint32
     return (struct rows){.places = f->out_place, .x = f->x_out, .q = f->q_out, .n = n_out};
 }
 
+/* A norm of each head of x [n, n_head, head_dim], where the model has one, and its turn. */
+static void turn(struct tr_forward *f, const struct tr_rope *rope, const float *norm, float *x,
+                 uint32_t n_head, const struct rows *r)
+{
+    const struct tr_hparams *hp = &f->m->hp;
+    if (norm)
+        f->ops->head_norm(f->dev, x, norm, hp->norm_eps, r->n, n_head, hp->head_dim);
+    f->ops->rope(f->dev, rope, x, r->places, r->n, n_head, hp->head_dim);
+}
+
+static void add_bias(struct tr_forward *f, float *x, const float *bias, uint32_t n_rows,
+                     uint32_t dim)
+{
+    if (bias)
+        f->ops->add_bias(f->dev, x, bias, n_rows, dim);
+}
+
 /* q, k, v of the normed rows in h; K and V are stored before anybody reads them. */
 static void project(struct tr_forward *f, uint32_t layer, const struct rows *r)
 {
@@ -219,8 +242,12 @@ static void project(struct tr_forward *f, uint32_t layer, const struct rows *r)
     ops->act_set(f->dev, &f->act_embd, f->h, r->n);
     ops->matmul_n(f->dev, 3, (const struct tr_mat *const[]){&l->q, &l->k, &l->v}, &f->act_embd,
                   (float *const[]){r->q, f->k, f->v});
-    ops->rope(f->dev, &f->rope, r->q, r->places, r->n, hp->n_head, hp->head_dim);
-    ops->rope(f->dev, &f->rope, f->k, r->places, r->n, hp->n_head_kv, hp->head_dim);
+    add_bias(f, r->q, l->q_bias, r->n, hp->n_head * hp->head_dim);
+    add_bias(f, f->k, l->k_bias, r->n, hp->n_head_kv * hp->head_dim);
+    add_bias(f, f->v, l->v_bias, r->n, hp->n_head_kv * hp->head_dim);
+    const struct tr_rope *rope = hp->local[layer] ? &f->rope_local : &f->rope;
+    turn(f, rope, l->q_norm, r->q, hp->n_head, r);
+    turn(f, rope, l->k_norm, f->k, hp->n_head_kv, r);
     ops->kv_write(f->dev, &f->kv, layer, r->places, r->n, f->k, f->v);
 }
 
@@ -229,10 +256,13 @@ static void attend(struct tr_forward *f, uint32_t layer, const struct rows *r)
 {
     const struct tr_ops *ops = f->ops;
     const struct tr_hparams *hp = &f->m->hp;
-    const struct tr_attend_params p = {.scale = hp->attn_scale};
+    const struct tr_layer *l = &f->m->layers[layer];
+    const struct tr_attend_params p = {.scale = hp->attn_scale,
+                                       .window = hp->local[layer] ? hp->window : 0};
     ops->attention(f->dev, &f->kv, layer, r->places, r->n, r->q, hp->n_head, &p, f->attn);
     ops->act_set(f->dev, &f->act_attn, f->attn, r->n);
-    ops->matmul(f->dev, &f->m->layers[layer].attn_out, &f->act_attn, f->h);
+    ops->matmul(f->dev, &l->attn_out, &f->act_attn, f->h);
+    add_bias(f, f->h, l->attn_out_bias, r->n, hp->n_embd);
 }
 
 /* From the normed rows in h to what the feed-forward half adds to x, in h again. */
@@ -243,9 +273,24 @@ static void feed_forward(struct tr_forward *f, uint32_t layer, const struct rows
     ops->act_set(f->dev, &f->act_embd, f->h, r->n);
     ops->matmul_n(f->dev, 2, (const struct tr_mat *const[]){&l->gate, &l->up}, &f->act_embd,
                   (float *const[]){f->gate, f->up});
-    ops->silu_mul(f->dev, f->gate, f->up, r->n, f->m->hp.n_ff);
+    if (f->m->hp.ffn_act == TR_FFN_GELU)
+        ops->gelu_mul(f->dev, f->gate, f->up, r->n, f->m->hp.n_ff);
+    else
+        ops->silu_mul(f->dev, f->gate, f->up, r->n, f->m->hp.n_ff);
     ops->act_set(f->dev, &f->act_ff, f->gate, r->n);
     ops->matmul(f->dev, &l->down, &f->act_ff, f->h);
+}
+
+/* Adds to x what a half of a layer left in h, through a norm of its own where there is one; h is
+ * then x normed for what comes next. */
+static void join(struct tr_forward *f, const float *post, const float *next, const struct rows *r)
+{
+    const struct tr_hparams *hp = &f->m->hp;
+    if (post)
+        f->ops->norm_add_rms_norm(f->dev, r->x, f->h, post, next, hp->norm_eps, r->n, hp->n_embd,
+                                  f->h);
+    else
+        f->ops->add_rms_norm(f->dev, r->x, f->h, next, hp->norm_eps, r->n, hp->n_embd, f->h);
 }
 
 static void tap(const struct tr_forward *f, uint32_t stage, const float *x, uint32_t n_rows)
@@ -267,9 +312,12 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *l
     struct rows r = {.places = f->places, .x = f->x, .q = f->q, .n = batch->n_rows};
     ops->defer(f->dev, true);
     ops->embed(f->dev, &m->token_embd, f->tokens, r.n, r.x);
+    if (hp->embd_scale != 1)
+        ops->scale(f->dev, r.x, hp->embd_scale, r.n, hp->n_embd);
     tap(f, 0, r.x, r.n);
     ops->rms_norm(f->dev, r.x, m->layers[0].attn_norm, hp->norm_eps, r.n, hp->n_embd, f->h);
     for (uint32_t i = 0; i < hp->n_layer; i++) {
+        const struct tr_layer *l = &m->layers[i];
         bool last = i + 1 == hp->n_layer;
         project(f, i, &r);
         if (last && batch->n_out == 0) {
@@ -281,11 +329,9 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *l
         if (last)
             r = only_out(f, &r, batch->n_out);
         attend(f, i, &r);
-        ops->add_rms_norm(f->dev, r.x, f->h, m->layers[i].ffn_norm, hp->norm_eps, r.n, hp->n_embd,
-                          f->h);
+        join(f, l->attn_post_norm, l->ffn_norm, &r);
         feed_forward(f, i, &r);
-        ops->add_rms_norm(f->dev, r.x, f->h, last ? m->output_norm : m->layers[i + 1].attn_norm,
-                          hp->norm_eps, r.n, hp->n_embd, f->h);
+        join(f, l->ffn_post_norm, last ? m->output_norm : l[1].attn_norm, &r);
         tap(f, i + 1, r.x, r.n);
         if (beat)
             beat(arg);

@@ -6,7 +6,6 @@
 #include <math.h>
 
 enum {
-    LAYERS_MAX = 1024,
     DIM_MAX = 1 << 20, /* of every size but the vocabulary */
     VOCAB_MAX = 1 << 24,
     CTX_MAX = 1 << 24
@@ -22,7 +21,6 @@ static int refuse_variants(const struct tr_keys *k)
         const char *what;
     } variants[] = {
         {"expert_count", 0, "mixtures of experts"},
-        {"attention.sliding_window", 0, "sliding windows"},
         {"attn_logit_softcapping", 0, "caps of attention scores"},
         {"final_logit_softcapping", 0, "caps of logits"},
     };
@@ -73,8 +71,9 @@ static int read_heads(const struct tr_keys *k, struct tr_hparams *hp)
 }
 
 /* The vocabulary's size is that of the embedding; what the file says elsewhere must agree. */
-static int read_vocab(const struct tr_keys *k, const char *embd, struct tr_hparams *hp)
+static int read_vocab(const struct tr_keys *k, struct tr_hparams *hp)
 {
+    const char *embd = tr_model_tensors[0].name;
     const struct tr_gguf_tensor *t = tr_gguf_tensor(k->g, embd);
     if (!t)
         return tr_keys_refuse(k, "tensor %s is missing", embd);
@@ -95,17 +94,72 @@ static int read_vocab(const struct tr_keys *k, const char *embd, struct tr_hpara
     return 0;
 }
 
+/* Which layers are local: a list, a period, or what the architecture is known for. */
+static int read_pattern(struct tr_hparams *hp, const struct tr_keys *k, uint32_t period)
+{
+    char key[TR_KEY_MAX];
+    struct tr_gguf_array a;
+    if (tr_gguf_array(k->g, tr_key(k, "attention.sliding_window_pattern", key), &a) < 0) {
+        if (tr_keys_u32(k, "attention.sliding_window_pattern", TR_LAYERS_MAX, &period, &period) < 0)
+            return -EINVAL;
+        for (uint32_t i = 0; i < hp->n_layer; i++)
+            hp->local[i] = (i + 1) % period != 0;
+        return 0;
+    }
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
+        if (a.len != hp->n_layer || tr_gguf_next_bool(&a, &hp->local[i]) < 0)
+            return tr_keys_refuse(k, "key %s does not say yes or no for each of %" PRIu32 " layers",
+                                  key, hp->n_layer);
+    }
+    return 0;
+}
+
+static int read_window(struct tr_hparams *hp, const struct tr_keys *k, const struct tr_arch *arch)
+{
+    char key[TR_KEY_MAX];
+    uint64_t window = 0;
+    if (tr_gguf_u64(k->g, tr_key(k, "attention.sliding_window", key), &window) == -EINVAL ||
+        window > UINT32_MAX)
+        return tr_keys_refuse(k, "key %s is not a number of positions", key);
+    if (window && !arch->full_period)
+        return tr_keys_refuse(k, "key %s: sliding windows (%" PRIu64 ") are not implemented for %s",
+                              key, window, arch->name);
+    hp->window = (uint32_t)window;
+    if (!window)
+        return 0;
+    if (hp->rope.scaling != TR_ROPE_LINEAR && hp->rope.scaling != TR_ROPE_PLAIN)
+        return tr_keys_refuse(k, "this RoPE scaling beside sliding windows is not implemented");
+    hp->rope_local = (struct tr_rope_spec){.factor = 1, .amplitude = 1};
+    if (tr_keys_f64(k, "rope.freq_base_swa", arch->local_base, &hp->rope_local.base) < 0)
+        return -EINVAL;
+    return read_pattern(hp, k, arch->full_period);
+}
+
+static int read_attention(struct tr_hparams *hp, const struct tr_keys *k,
+                          const struct tr_arch *arch)
+{
+    double scale;
+    if (read_heads(k, hp) < 0 || tr_rope_spec_read(&hp->rope, k, hp->n_ctx) < 0 ||
+        read_window(hp, k, arch) < 0)
+        return -EINVAL;
+    bool wide = hp->n_layer == arch->wide_layers;
+    double dim = wide ? (double)hp->n_embd / hp->n_head : hp->head_dim;
+    if (tr_keys_f64(k, "attention.scale", 1 / sqrt(dim), &scale) < 0)
+        return -EINVAL;
+    hp->attn_scale = (float)scale;
+    return 0;
+}
+
 int tr_hparams_read(struct tr_hparams *hp, const struct tr_keys *k, const struct tr_arch *arch)
 {
-    double eps, scale;
-    if (refuse_variants(k) < 0 || read_vocab(k, arch->top[0].name, hp) < 0 ||
-        tr_keys_u32(k, "block_count", LAYERS_MAX, NULL, &hp->n_layer) < 0 ||
+    double eps;
+    if (refuse_variants(k) < 0 || read_vocab(k, hp) < 0 ||
+        tr_keys_u32(k, "block_count", TR_LAYERS_MAX, NULL, &hp->n_layer) < 0 ||
         tr_keys_u32(k, "context_length", CTX_MAX, NULL, &hp->n_ctx) < 0 ||
         tr_keys_u32(k, "embedding_length", DIM_MAX, NULL, &hp->n_embd) < 0 ||
         tr_keys_u32(k, "feed_forward_length", DIM_MAX, NULL, &hp->n_ff) < 0 ||
-        tr_keys_f64(k, "attention.layer_norm_rms_epsilon", 0, &eps) < 0 || read_heads(k, hp) < 0 ||
-        tr_keys_f64(k, "attention.scale", 1 / sqrt(hp->head_dim), &scale) < 0 ||
-        tr_rope_spec_read(&hp->rope, k, hp->n_ctx) < 0)
+        tr_keys_f64(k, "attention.layer_norm_rms_epsilon", 0, &eps) < 0 ||
+        read_attention(hp, k, arch) < 0)
         return -EINVAL;
     if (hp->n_embd % 32 || hp->n_ff % 32)
         return tr_keys_refuse(k,
@@ -113,7 +167,8 @@ int tr_hparams_read(struct tr_hparams *hp, const struct tr_keys *k, const struct
                               " must be multiples of 32",
                               hp->n_embd, hp->n_ff);
     hp->norm_eps = (float)eps;
-    hp->attn_scale = (float)scale;
+    hp->embd_scale = arch->embd_scaled ? sqrtf((float)hp->n_embd) : 1;
+    hp->ffn_act = arch->ffn_act;
     hp->rope_style = arch->rope_style;
     return 0;
 }
@@ -131,6 +186,8 @@ uint32_t tr_hparams_side(const struct tr_hparams *hp, enum tr_dim d)
         return hp->n_head_kv * hp->head_dim;
     case TR_DIM_VOCAB:
         return hp->n_vocab;
+    case TR_DIM_HEAD:
+        return hp->head_dim;
     case TR_DIM_PAIRS:
         return hp->n_rot / 2;
     case TR_DIM_ONE:

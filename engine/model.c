@@ -114,7 +114,7 @@ static int load_tensor(struct loader *l, const struct tr_tensor_spec *s, const c
 {
     const struct tr_hparams *hp = &l->m->hp;
     const struct tr_gguf_tensor *t = tr_gguf_tensor(l->k.g, name);
-    if (!t && s->optional)
+    if (!tr_arch_has(l->arch, s) || (!t && !(l->arch->needs & (uint32_t)s->part)))
         return 0;
     if (!t)
         return refuse(l, "tensor %s is missing", name);
@@ -138,14 +138,14 @@ static int load_all(struct loader *l)
     char name[TENSOR_NAME_MAX];
     l->used = 0;
     l->n_known = 0;
-    for (const struct tr_tensor_spec *s = l->arch->top; s->name; s++) {
+    for (const struct tr_tensor_spec *s = tr_model_tensors; s->name; s++) {
         if (load_tensor(l, s, s->name, m) < 0)
             return -EINVAL;
-        if (s == l->arch->top)
+        if (s == tr_model_tensors)
             l->embd_bytes = l->used;
     }
     for (uint32_t i = 0; i < m->hp.n_layer; i++)
-        for (const struct tr_tensor_spec *s = l->arch->layer; s->name; s++) {
+        for (const struct tr_tensor_spec *s = tr_layer_tensors; s->name; s++) {
             snprintf(name, sizeof(name), "blk.%" PRIu32 ".%s", i, s->name);
             if (load_tensor(l, s, name, &m->layers[i]) < 0)
                 return -EINVAL;
@@ -155,14 +155,16 @@ static int load_all(struct loader *l)
 
 static bool is_known(const struct loader *l, struct tr_str name)
 {
-    for (const struct tr_tensor_spec *s = l->arch->top; s->name; s++)
-        if (strlen(s->name) == name.len && memcmp(s->name, name.p, name.len) == 0)
+    for (const struct tr_tensor_spec *s = tr_model_tensors; s->name; s++)
+        if (tr_arch_has(l->arch, s) && strlen(s->name) == name.len &&
+            memcmp(s->name, name.p, name.len) == 0)
             return true;
     char want[TENSOR_NAME_MAX];
     for (uint32_t i = 0; i < l->m->hp.n_layer; i++)
-        for (const struct tr_tensor_spec *s = l->arch->layer; s->name; s++) {
+        for (const struct tr_tensor_spec *s = tr_layer_tensors; s->name; s++) {
             int n = snprintf(want, sizeof(want), "blk.%" PRIu32 ".%s", i, s->name);
-            if ((size_t)n == name.len && memcmp(want, name.p, name.len) == 0)
+            if (tr_arch_has(l->arch, s) && (size_t)n == name.len &&
+                memcmp(want, name.p, name.len) == 0)
                 return true;
         }
     return false;

@@ -15,14 +15,21 @@
 #include "cpu_kernels/ops.h"
 #include "engine/hparams.h"
 
+/* What an architecture does not have is NULL. */
 struct tr_layer {
-    const float *attn_norm; /* [n_embd] */
-    struct tr_mat q;        /* n_embd -> n_head * head_dim */
-    struct tr_mat k, v;     /* n_embd -> n_head_kv * head_dim */
-    struct tr_mat attn_out; /* n_head * head_dim -> n_embd */
-    const float *ffn_norm;  /* [n_embd] */
-    struct tr_mat gate, up; /* n_embd -> n_ff */
-    struct tr_mat down;     /* n_ff -> n_embd */
+    const float *attn_norm;       /* [n_embd] */
+    struct tr_mat q;              /* n_embd -> n_head * head_dim */
+    struct tr_mat k, v;           /* n_embd -> n_head_kv * head_dim */
+    const float *q_bias;          /* [n_head * head_dim] */
+    const float *k_bias, *v_bias; /* [n_head_kv * head_dim] */
+    const float *q_norm, *k_norm; /* [head_dim] */
+    struct tr_mat attn_out;       /* n_head * head_dim -> n_embd */
+    const float *attn_out_bias;   /* [n_embd] */
+    const float *attn_post_norm;  /* [n_embd] of what attention adds to the residual stream */
+    const float *ffn_norm;        /* [n_embd] */
+    struct tr_mat gate, up;       /* n_embd -> n_ff */
+    struct tr_mat down;           /* n_ff -> n_embd */
+    const float *ffn_post_norm;   /* [n_embd] of what the feed-forward half adds */
 };
 
 /* Const after load; any thread may read it. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The forward pass on the real model against what another implementation computed
- * (tests/golden/smollm2).  One argument chooses the arithmetic and with it the limits:
+/* The forward pass on a real model against what another implementation computed (tests/golden/MODEL).
+ *     golden_forward MODE [MODEL]     smollm2 (which is meant without a name) or gemma3
+ * The mode chooses the arithmetic and with it the limits:
  *
  *   f32, blas   float weights and F32 KV: the strict limits, and hidden states
  *   f32-f16     the same with F16 KV: the middle ones
@@ -19,8 +20,18 @@
 #include <string.h>
 #include <time.h>
 
-#define DIR "tests/golden/smollm2/"
-enum { MAX_PROMPTS = 16, GREEDY = 48, CHUNK = 256, PPL_SEQ = MAX_PROMPTS, N_SEQS };
+enum { MAX_PROMPTS = 16, GREEDY = 48, PPL_SEQ = MAX_PROMPTS, N_SEQS };
+
+/* A model and its file; rows with logits at once, which are as wide as the vocabulary; and
+ * how many positions are compared by bytes. */
+static const struct model {
+    const char *name, *file_env, *file;
+    uint32_t chunk, bytes_n;
+} models[] = {
+    {"smollm2", "TOKENRING_TEST_MODEL", ".cache/smollm2.gguf", 256, 280},
+    {"gemma3", "TOKENRING_TEST_GEMMA", ".cache/gemma3.gguf", 64, 96},
+};
+static const struct model *model = models;
 
 static int passed, failed;
 
@@ -50,10 +61,16 @@ static const struct limits strict = {2e-4, 5e-5, 1e-9, 1e-5, 1.5e-3, 0.001};
 static const struct limits middle = {0.06, 0.015, 3e-5, 2e-4, 0.05, 0.1};
 static const struct limits loose = {2.5, 0.5, 0.02, 0.01, 1.5, 1.0};
 
+static const char *path_of(const char *name, char path[128])
+{
+    snprintf(path, 128, "tests/golden/%s/%s", model->name, name);
+    return path;
+}
+
 static void *read_floats(const char *name, size_t n)
 {
     char path[128];
-    snprintf(path, sizeof(path), DIR "%s", name);
+    path_of(name, path);
     FILE *f = fopen(path, "rb");
     float *x = malloc(n * sizeof(float));
     if (!f || !x || fread(x, sizeof(float), n, f) != n) {
@@ -66,7 +83,8 @@ static void *read_floats(const char *name, size_t n)
 
 static json_t *prompts(void)
 {
-    FILE *f = fopen(DIR "forward.jsonl", "r");
+    char path[128];
+    FILE *f = fopen(path_of("forward.jsonl", path), "r");
     json_t *all = json_array();
     char *line = NULL;
     size_t cap = 0;
@@ -74,7 +92,7 @@ static json_t *prompts(void)
         json_array_append_new(all, json_loads(line, 0, NULL));
     free(line);
     if (!f || json_array_size(all) == 0 || json_array_size(all) > MAX_PROMPTS) {
-        fprintf(stderr, "cannot read " DIR "forward.jsonl\n");
+        fprintf(stderr, "cannot read %s\n", path);
         exit(2);
     }
     fclose(f);
@@ -219,11 +237,11 @@ static void see(void *arg, uint32_t stage, const float *x, uint32_t n_rows)
 
 static void test_hidden(struct tr_rig *r)
 {
-    struct hidden h = {.n_pos = 5, .dim = r->m->hp.n_embd};
     uint32_t want_stages = r->m->hp.n_layer + 2, ids[8];
-    float *want = read_floats("hidden_short.f32", (size_t)want_stages * h.n_pos * h.dim);
     json_t *all = prompts();
     uint32_t n = get_ids(json_object_get(json_array_get(all, 0), "ids"), ids, 8);
+    struct hidden h = {.n_pos = n, .dim = r->m->hp.n_embd};
+    float *want = read_floats("hidden_short.f32", (size_t)want_stages * h.n_pos * h.dim);
     h.want = want;
     for (uint32_t i = 0; i < n; i++)
         tr_rig_add(r, 0, ids[i], true);
@@ -242,7 +260,8 @@ static void test_hidden(struct tr_rig *r)
 /* Chunks of the text in one sequence, with logits of every row. */
 static void test_perplexity(struct tr_rig *r, const struct limits *lim)
 {
-    json_t *p = json_load_file(DIR "perplexity.json", 0, NULL);
+    char path[128];
+    json_t *p = json_load_file(path_of("perplexity.json", path), 0, NULL);
     uint32_t ids[2048], n = get_ids(json_object_get(p, "ids"), ids, 2048);
     uint32_t n_vocab = r->m->hp.n_vocab;
     float *want = read_floats("ppl_nll.f32", n - 1);
@@ -272,7 +291,8 @@ static void test_perplexity(struct tr_rig *r, const struct limits *lim)
 static struct tr_rig *rig(enum tr_ops_math math, enum tr_kv_type kv, enum tr_cpu_level level,
                           uint32_t n_threads, uint32_t max_rows, uint64_t seed)
 {
-    return tr_rig_open(&(struct tr_rig_config){.path = tr_rig_model_path(),
+    const char *file = getenv(model->file_env);
+    return tr_rig_open(&(struct tr_rig_config){.path = file && *file ? file : model->file,
                                                .math = math,
                                                .level = level,
                                                .kv_type = kv,
@@ -285,7 +305,7 @@ static struct tr_rig *rig(enum tr_ops_math math, enum tr_kv_type kv, enum tr_cpu
 
 static void test_arithmetic(enum tr_ops_math math, enum tr_kv_type kv, const struct limits *lim)
 {
-    struct tr_rig *r = rig(math, kv, TR_CPU_AVX512, 2, CHUNK, 1);
+    struct tr_rig *r = rig(math, kv, TR_CPU_AVX512, 2, model->chunk, 1);
     if (lim == &strict)
         test_hidden(r);
     test_prompts(r, lim);
@@ -312,7 +332,8 @@ static float *one_prefill(struct tr_rig *r, const uint32_t *ids, uint32_t n)
 
 static uint32_t text_ids(uint32_t *ids, uint32_t n)
 {
-    json_t *p = json_load_file(DIR "perplexity.json", 0, NULL);
+    char path[128];
+    json_t *p = json_load_file(path_of("perplexity.json", path), 0, NULL);
     uint32_t all[2048];
     if (get_ids(json_object_get(p, "ids"), all, 2048) < n)
         abort();
@@ -344,22 +365,22 @@ static void test_levels(void)
 /* The text in random chunks and single tokens, between rows of other sequences. */
 static void test_p10(enum tr_ops_math math, enum tr_kv_type kv)
 {
-    enum { N = 280, OTHERS = 6 };
-    uint32_t ids[N];
-    text_ids(ids, N);
-    struct tr_rig *a = rig(math, kv, TR_CPU_AVX512, 1, N, 1);
+    enum { OTHERS = 6 };
+    uint32_t ids[512], n_pos = model->bytes_n;
+    text_ids(ids, n_pos);
+    struct tr_rig *a = rig(math, kv, TR_CPU_AVX512, 1, n_pos, 1);
     struct tr_rig *b = rig(math, kv, TR_CPU_AVX512, 2, 96, 2);
     size_t row = a->m->hp.n_vocab * sizeof(float);
-    float *want = one_prefill(a, ids, N);
-    while (b->len[OTHERS] < N) {
+    float *want = one_prefill(a, ids, n_pos);
+    while (b->len[OTHERS] < n_pos) {
         uint32_t before = tr_rig_random(b, OTHERS), first = b->len[OTHERS], outs[64], n = 0;
         uint32_t chunk = tr_rig_random(b, 3) ? 1 + tr_rig_random(b, 3) : 1 + tr_rig_random(b, 60);
         for (uint32_t s = 0; s < OTHERS; s++) {
             if (s == before)
-                for (uint32_t i = 0; i < chunk && first + i < N; i++)
+                for (uint32_t i = 0; i < chunk && first + i < n_pos; i++)
                     outs[n++] = tr_rig_add(b, OTHERS, ids[first + i], true);
             if (tr_rig_random(b, 2))
-                tr_rig_add(b, s, ids[(b->len[s] * 7 + s) % N], tr_rig_random(b, 2) != 0);
+                tr_rig_add(b, s, ids[(b->len[s] * 7 + s) % n_pos], tr_rig_random(b, 2) != 0);
         }
         tr_rig_run(b);
         for (uint32_t i = 0; i < n; i++)
@@ -375,6 +396,8 @@ static void test_p10(enum tr_ops_math math, enum tr_kv_type kv)
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
+    if (argc > 2 && !strcmp(argv[2], models[1].name))
+        model = &models[1];
     if (!strcmp(mode, "f32")) {
         test_arithmetic(TR_OPS_F32, TR_KV_F32, &strict);
     } else if (!strcmp(mode, "blas")) {
@@ -392,7 +415,7 @@ int main(int argc, char **argv)
         test_p10(TR_OPS_INT8, TR_KV_Q8_0);
         test_p10(TR_OPS_F32, TR_KV_F32);
     } else {
-        fprintf(stderr, "usage: %s f32|blas|f32-f16|int8|int8-q8|levels|p10\n", argv[0]);
+        fprintf(stderr, "usage: %s f32|blas|f32-f16|int8|int8-q8|levels|p10 [gemma3]\n", argv[0]);
         return 2;
     }
     printf("%d passed, %d failed\n", passed, failed);

@@ -221,6 +221,12 @@ static void llama_keys(struct tr_gw *w, const struct tr_gw_llama *m)
     llama_u32(w, m, "feed_forward_length", m->n_ff);
     llama_u32(w, m, "attention.head_count", m->n_head);
     llama_u32(w, m, "attention.head_count_kv", m->n_head_kv);
+    if (m->head_dim) {
+        llama_u32(w, m, "attention.key_length", m->head_dim);
+        llama_u32(w, m, "attention.value_length", m->head_dim);
+    }
+    if (m->window)
+        llama_u32(w, m, "attention.sliding_window", m->window);
     snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", m->arch);
     if (!m->skip || strcmp(m->skip, key) != 0)
         tr_gw_f32(w, key, 1e-5f);
@@ -238,22 +244,38 @@ static void weight(struct tr_gw *w, const struct tr_gw_llama *m, const char *nam
 
 static void layer(struct tr_gw *w, const struct tr_gw_llama *m, uint32_t i)
 {
-    uint64_t dim = m->n_embd, kv = dim / m->n_head * m->n_head_kv;
+    uint64_t dim = m->n_embd, head = m->head_dim ? m->head_dim : dim / m->n_head;
+    uint64_t q = head * m->n_head, kv = head * m->n_head_kv;
+    bool gemma = !strcmp(m->arch, "gemma3"), qwen2 = !strcmp(m->arch, "qwen2");
+    bool norms = gemma || !strcmp(m->arch, "qwen3");
     const struct {
         const char *name;
         enum tr_tensor_type type;
         uint64_t in, out;
+        bool absent;
     } t[] = {
-        {"attn_norm", TR_T_F32, dim, 0},     {"attn_q", m->type, dim, dim},
-        {"attn_k", m->type, dim, kv},        {"attn_v", m->type, dim, kv},
-        {"attn_output", m->type, dim, dim},  {"ffn_norm", TR_T_F32, dim, 0},
-        {"ffn_gate", m->type, dim, m->n_ff}, {"ffn_up", m->type, dim, m->n_ff},
-        {"ffn_down", m->type, m->n_ff, dim},
+        {"attn_norm.weight", TR_T_F32, dim, 0, false},
+        {"attn_q.weight", m->type, dim, q, false},
+        {"attn_k.weight", m->type, dim, kv, false},
+        {"attn_v.weight", m->type, dim, kv, false},
+        {"attn_q.bias", TR_T_F32, q, 0, !qwen2},
+        {"attn_k.bias", TR_T_F32, kv, 0, !qwen2},
+        {"attn_v.bias", TR_T_F32, kv, 0, !qwen2},
+        {"attn_q_norm.weight", TR_T_F32, head, 0, !norms},
+        {"attn_k_norm.weight", TR_T_F32, head, 0, !norms},
+        {"attn_output.weight", m->type, q, dim, false},
+        {"post_attention_norm.weight", TR_T_F32, dim, 0, !gemma},
+        {"ffn_norm.weight", TR_T_F32, dim, 0, false},
+        {"ffn_gate.weight", m->type, dim, m->n_ff, false},
+        {"ffn_up.weight", m->type, dim, m->n_ff, false},
+        {"ffn_down.weight", m->type, m->n_ff, dim, false},
+        {"post_ffw_norm.weight", TR_T_F32, dim, 0, !gemma},
     };
     for (size_t k = 0; k < sizeof(t) / sizeof(t[0]); k++) {
         char name[64];
-        snprintf(name, sizeof(name), "blk.%u.%s.weight", i, t[k].name);
-        weight(w, m, name, t[k].type, t[k].in, t[k].out);
+        snprintf(name, sizeof(name), "blk.%u.%s", i, t[k].name);
+        if (!t[k].absent)
+            weight(w, m, name, t[k].type, t[k].in, t[k].out);
     }
 }
 

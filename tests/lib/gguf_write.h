@@ -28,12 +28,15 @@ void tr_gw_random(struct tr_gw *w, const char *name, enum tr_tensor_type type, u
 /* The finished file; the caller frees it.  `w` is gone. */
 uint8_t *tr_gw_finish(struct tr_gw *w, size_t *len);
 
-/* A tiny llama.  Zero fields get the values in brackets. */
+/* A tiny model.  Zero fields get the values in brackets; `arch` decides which tensors there are
+ * (biases for qwen2, norms of heads for qwen3, those and norms at the ends for gemma3). */
 struct tr_gw_llama {
     uint32_t n_layer;         /* [2] */
     uint32_t n_embd;          /* [64] */
     uint32_t n_head;          /* [2] */
     uint32_t n_head_kv;       /* [1] */
+    uint32_t head_dim;        /* [n_embd / n_head, and no key that says it] */
+    uint32_t window;          /* gemma3's sliding window [none] */
     uint32_t n_ff;            /* [96] */
     uint32_t n_vocab;         /* [100] */
     uint32_t n_ctx;           /* [256] */

@@ -371,6 +371,7 @@ static struct tr_gguf *sample(uint8_t **b)
     tr_gw_f32(w, "f32", 0.5f);
     tr_gw_str(w, "s", "text");
     tr_gw_strs(w, "strs", (const char *const[]){"a", "", "ccc"}, 3);
+    tr_gw_kv(w, "bools", TR_GGUF_ARRAY, "\7\0\0\0\2\0\0\0\0\0\0\0\1\0", 14);
     tr_gw_kv(w, "i16s", TR_GGUF_ARRAY, "\3\0\0\0\2\0\0\0\0\0\0\0\xff\xff\1\0", 16);
     tr_gw_random(w, "second", TR_T_Q8_0, 2, (uint64_t[]){32, 3});
     tr_gw_random(w, "first", TR_T_F16, 1, (uint64_t[]){5});
@@ -442,6 +443,16 @@ Test(gguf, arrays_are_read_in_order_to_their_end)
     cr_expect(eq(int, tr_gguf_next_f64(&a, &f), 0));
     cr_expect(ieee_ulp_eq(dbl, f, 1.0, 1));
     cr_expect(eq(int, tr_gguf_next_f64(&a, &f), -ENOENT));
+    bool t = false;
+    cr_assert(eq(int, tr_gguf_array(g, "i16s", &a), 0));
+    cr_expect(eq(int, tr_gguf_next_bool(&a, &t), -EINVAL));
+    cr_assert(eq(int, tr_gguf_array(g, "bools", &a), 0));
+    cr_expect(eq(int, tr_gguf_next_u64(&a, &u), -EINVAL));
+    cr_expect(eq(int, tr_gguf_next_bool(&a, &t), 0));
+    cr_expect(t);
+    cr_expect(eq(int, tr_gguf_next_bool(&a, &t), 0));
+    cr_expect(t == false);
+    cr_expect(eq(int, tr_gguf_next_bool(&a, &t), -ENOENT));
     cr_expect(eq(int, tr_gguf_array(g, "s", &a), -EINVAL));
     tr_gguf_close(g);
     free(b);

@@ -48,6 +48,28 @@ static struct model_file tiny(enum tr_tensor_type type, enum tr_tensor_type embd
     return f;
 }
 
+/* Seven layers of Gemma 3, one of which sees everything, or three of another architecture; an
+ * output matrix of its own, heads that do not divide the rows. */
+static struct model_file tiny_arch(const char *arch, uint32_t n_head_kv)
+{
+    struct model_file f;
+    bool gemma = !strcmp(arch, "gemma3");
+    struct tr_gw *w = tr_gw_new(3);
+    tr_gw_llama(w, &(struct tr_gw_llama){.arch = arch,
+                                         .type = gemma ? TR_T_Q8_0 : TR_T_Q4_1,
+                                         .embd_type = TR_T_BF16,
+                                         .output = !gemma,
+                                         .n_layer = gemma ? 7 : 3,
+                                         .window = gemma ? 40 : 0,
+                                         .n_head = 4,
+                                         .n_head_kv = n_head_kv,
+                                         .head_dim = strcmp(arch, "qwen2") ? 32 : 0,
+                                         .n_ctx = 512,
+                                         .seed = 7});
+    f.bytes = tr_gw_finish(w, &f.len);
+    return f;
+}
+
 static struct tr_rig *rig(const struct model_file *f, enum tr_ops_math math, enum tr_kv_type kv,
                           uint32_t n_threads, uint64_t seed)
 {
@@ -141,12 +163,10 @@ static bool all_done(const struct tr_rig *r)
     return true;
 }
 
-static void p10(enum tr_tensor_type type, enum tr_ops_math math, enum tr_kv_type kv)
+static void p10_of(struct model_file f, const char *name, enum tr_ops_math math, enum tr_kv_type kv)
 {
-    char what[96], buf[24];
-    snprintf(what, sizeof(what), "%s math %d kv %d", tr_tensor_type_name(type, buf), (int)math,
-             (int)kv);
-    struct model_file f = tiny(type, TR_T_Q8_0);
+    char what[96];
+    snprintf(what, sizeof(what), "%s math %d kv %d", name, (int)math, (int)kv);
     struct tr_rig *a = rig(&f, math, kv, 1, 1);
     float *ref = reference(a);
     check_finite(ref);
@@ -158,6 +178,47 @@ static void p10(enum tr_tensor_type type, enum tr_ops_math math, enum tr_kv_type
     }
     free(ref);
     tr_rig_close(a);
+    free(f.bytes);
+}
+
+static void p10(enum tr_tensor_type type, enum tr_ops_math math, enum tr_kv_type kv)
+{
+    char buf[24];
+    p10_of(tiny(type, TR_T_Q8_0), tr_tensor_type_name(type, buf), math, kv);
+}
+
+Test(forward, rows_of_other_architectures_do_not_depend_on_their_company)
+{
+    p10_of(tiny_arch("gemma3", 1), "gemma3", TR_OPS_INT8, TR_KV_F16);
+    p10_of(tiny_arch("gemma3", 4), "gemma3", TR_OPS_F32, TR_KV_F32);
+    p10_of(tiny_arch("gemma3", 2), "gemma3", TR_OPS_INT8, TR_KV_Q8_0);
+    p10_of(tiny_arch("qwen2", 2), "qwen2", TR_OPS_INT8, TR_KV_F16);
+    p10_of(tiny_arch("qwen3", 2), "qwen3", TR_OPS_INT8, TR_KV_F16);
+}
+
+/* One local layer: what is a window's length or more behind a row does not move its bytes, and what
+ * is nearer does. */
+Test(forward, a_window_hides_what_is_behind_it)
+{
+    enum { WINDOW = 40, N = 120 };
+    struct tr_gw *w = tr_gw_new(3);
+    struct model_file f;
+    tr_gw_llama(w, &(struct tr_gw_llama){.arch = "gemma3", .n_layer = 1, .window = WINDOW});
+    f.bytes = tr_gw_finish(w, &f.len);
+    struct tr_rig *r = rig(&f, TR_OPS_INT8, TR_KV_F16, 1, 5);
+    uint32_t ids[N];
+    float want[N_VOCAB];
+    for (uint32_t changed = 0; changed <= N; changed++) {
+        for (uint32_t i = 0; i < N; i++)
+            ids[i] = (token(0, i) + (i + 1 == changed)) % N_VOCAB;
+        const float *got = tr_rig_prefill(r, 0, ids, N);
+        tr_rig_reset(r, 0);
+        if (changed == 0)
+            memcpy(want, got, sizeof(want));
+        bool same = memcmp(want, got, sizeof(want)) == 0;
+        cr_expect(same == (changed == 0 || changed - 1 + WINDOW < N), "token %u changed", changed);
+    }
+    tr_rig_close(r);
     free(f.bytes);
 }
 
@@ -185,10 +246,9 @@ Test(forward, f32_rows_do_not_depend_on_their_company)
 
 /* The plain C level is slow: one sequence, long enough for two partitions of attention only once
  * per KV type. */
-static void levels(enum tr_tensor_type type, enum tr_kv_type kv, uint32_t n)
+static void levels(struct model_file f, enum tr_kv_type kv, uint32_t n)
 {
     static float want[N_TOKENS * N_VOCAB];
-    struct model_file f = tiny(type, type);
     for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
         struct tr_rig *r = tr_rig_open(&(struct tr_rig_config){.bytes = f.bytes,
                                                                .len = f.len,
@@ -202,8 +262,8 @@ static void levels(enum tr_tensor_type type, enum tr_kv_type kv, uint32_t n)
         tr_rig_run(r);
         if (level == TR_CPU_GENERIC)
             memcpy(want, r->logits, n * N_VOCAB * sizeof(float));
-        cr_expect(memcmp(want, r->logits, n * N_VOCAB * sizeof(float)) == 0,
-                  "type %d kv %d level %d", (int)type, (int)kv, level);
+        cr_expect(memcmp(want, r->logits, n * N_VOCAB * sizeof(float)) == 0, "kv %d level %d",
+                  (int)kv, level);
         tr_rig_close(r);
     }
     free(f.bytes);
@@ -211,12 +271,15 @@ static void levels(enum tr_tensor_type type, enum tr_kv_type kv, uint32_t n)
 
 Test(forward, instruction_levels_agree_bit_for_bit)
 {
-    levels(TR_T_Q8_0, TR_KV_F16, 270);
-    levels(TR_T_Q4_0, TR_KV_Q8_0, 270);
-    levels(TR_T_Q4_1, TR_KV_F32, 270);
-    levels(TR_T_F16, TR_KV_F16, 40);
-    levels(TR_T_BF16, TR_KV_F16, 40);
-    levels(TR_T_F32, TR_KV_F16, 40);
+    levels(tiny(TR_T_Q8_0, TR_T_Q8_0), TR_KV_F16, 270);
+    levels(tiny(TR_T_Q4_0, TR_T_Q4_0), TR_KV_Q8_0, 270);
+    levels(tiny(TR_T_Q4_1, TR_T_Q4_1), TR_KV_F32, 270);
+    levels(tiny(TR_T_F16, TR_T_F16), TR_KV_F16, 40);
+    levels(tiny(TR_T_BF16, TR_T_BF16), TR_KV_F16, 40);
+    levels(tiny(TR_T_F32, TR_T_F32), TR_KV_F16, 40);
+    levels(tiny_arch("gemma3", 2), TR_KV_F16, 100);
+    levels(tiny_arch("qwen2", 2), TR_KV_F16, 40);
+    levels(tiny_arch("qwen3", 2), TR_KV_F16, 40);
 }
 
 /* A sequence that starts again in blocks that hold an older one sees nothing of it. */

@@ -103,7 +103,8 @@ Test(model, every_type_loads_in_every_math_mode)
 
 Test(model, other_architectures_are_refused_by_name)
 {
-    refused(LLAMA(.arch = "qwen2"), "architecture \"qwen2\" is not implemented");
+    refused(LLAMA(.arch = "gemma2"),
+            "architecture \"gemma2\" is not implemented (these are: llama, qwen2, qwen3, gemma3)");
     refused(tr_gw_new(3), "key general.architecture is missing");
 }
 
@@ -149,8 +150,12 @@ Test(model, wrong_shapes_are_named)
 
 Test(model, tensors_without_a_place_are_refused)
 {
-    refused(LLAMA(.extra = "blk.0.attn_q.bias"),
-            "tensor blk.0.attn_q.bias is not implemented for architecture llama (biases are not)");
+    refused(LLAMA(.extra = "blk.0.ffn_up.bias"),
+            "tensor blk.0.ffn_up.bias is not implemented for architecture llama");
+    refused(LLAMA(.extra = "blk.0.attn_q_norm.weight"), "tensor blk.0.attn_q_norm.weight is not");
+    refused(LLAMA(.arch = "qwen3", .extra = "blk.0.attn_q.bias"),
+            "tensor blk.0.attn_q.bias is not");
+    refused(LLAMA(.arch = "qwen2", .extra = "rope_freqs.weight"), "rope_freqs.weight is not");
     refused(LLAMA(.extra = "blk.2.attn_norm.weight"), "tensor blk.2.attn_norm.weight is not");
     refused(LLAMA(.extra = "blk.00.attn_norm.weight"), "tensor blk.00.attn_norm.weight is not");
 }
@@ -169,6 +174,95 @@ Test(model, variants_of_the_arithmetic_are_refused)
     w = LLAMA(.seed = 1);
     tr_gw_u32(w, "llama.attention.value_length", 64);
     refused(w, "heads whose values (64) and keys (32) differ");
+}
+
+static struct tr_model *loaded(struct tr_gw *w, struct tr_dev *dev)
+{
+    struct tr_errbuf err = {""};
+    struct tr_model *m = load(w, dev, &err);
+    cr_assert(ne(ptr, m, NULL), "%s", err.msg);
+    return m;
+}
+
+Test(model, each_architecture_has_its_parts)
+{
+    struct tr_dev *dev = open_dev(TR_OPS_F32);
+    struct tr_model *m = loaded(LLAMA(.arch = "qwen2"), dev);
+    const struct tr_layer *l = &m->layers[1];
+    cr_expect(l->q_bias && l->k_bias && l->v_bias && !l->q_norm && !l->attn_post_norm);
+    cr_expect(m->hp.rope_style == TR_ROPE_HALF && m->hp.embd_scale == 1);
+    tr_model_free(m);
+    m = loaded(LLAMA(.arch = "qwen3", .head_dim = 48), dev);
+    l = &m->layers[1];
+    cr_expect(l->q_norm && l->k_norm && !l->q_bias && !l->ffn_post_norm);
+    cr_expect(m->hp.head_dim == 48 && l->q.n_out == 96 && l->attn_out.n_in == 96);
+    tr_model_free(m);
+    m = loaded(LLAMA(.arch = "gemma3"), dev);
+    l = &m->layers[1];
+    cr_expect(l->q_norm && l->k_norm && l->attn_post_norm && l->ffn_post_norm);
+    cr_expect(m->hp.embd_scale == 8 && m->hp.ffn_act == TR_FFN_GELU && m->hp.window == 0);
+    tr_model_free(m);
+    m = loaded(LLAMA(.extra = "blk.1.attn_output.bias"), dev);
+    cr_expect(m->layers[1].attn_out_bias && !m->layers[0].attn_out_bias);
+    tr_model_free(m);
+    refused(LLAMA(.arch = "qwen2", .skip = "blk.1.attn_k.bias"), "attn_k.bias is missing");
+    refused(LLAMA(.arch = "gemma3", .skip = "blk.0.post_ffw_norm.weight"), "is missing");
+    tr_ops_cpu.close(dev);
+}
+
+/* Every sixth layer of Gemma 3 sees everything, which its files do not say. */
+Test(model, which_layers_are_local_is_known_or_said)
+{
+    struct tr_dev *dev = open_dev(TR_OPS_F32);
+    struct tr_model *m = loaded(LLAMA(.arch = "gemma3", .n_layer = 13, .window = 8), dev);
+    for (uint32_t i = 0; i < 13; i++)
+        cr_expect(m->hp.local[i] == (i != 5 && i != 11), "layer %u", i);
+    cr_expect(m->hp.window == 8 && m->hp.rope_local.base == 10000);
+    tr_model_free(m);
+
+    struct tr_gw *w = LLAMA(.arch = "gemma3", .n_layer = 3, .window = 8);
+    tr_gw_u32(w, "gemma3.attention.sliding_window_pattern", 2);
+    tr_gw_f32(w, "gemma3.rope.freq_base_swa", 5000);
+    tr_gw_f32(w, "gemma3.rope.scale_linear", 8);
+    m = loaded(w, dev);
+    cr_expect(m->hp.local[0] && m->hp.local[2]);
+    cr_expect(m->hp.local[1] == false);
+    cr_expect(m->hp.rope_local.base == 5000 && m->hp.rope_local.factor == 1);
+    cr_expect(m->hp.rope.factor == 8);
+    tr_model_free(m);
+
+    /* element type bool, length, one byte each */
+    const uint8_t list[] = {7, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1};
+    w = LLAMA(.arch = "gemma3", .n_layer = 3, .window = 8);
+    tr_gw_kv(w, "gemma3.attention.sliding_window_pattern", TR_GGUF_ARRAY, list, sizeof(list));
+    m = loaded(w, dev);
+    cr_expect(m->hp.local[1] && m->hp.local[2]);
+    cr_expect(m->hp.local[0] == false);
+    tr_model_free(m);
+    w = LLAMA(.arch = "gemma3", .n_layer = 4, .window = 8);
+    tr_gw_kv(w, "gemma3.attention.sliding_window_pattern", TR_GGUF_ARRAY, list, sizeof(list));
+    refused(w, "does not say yes or no for each of 4 layers");
+    w = LLAMA(.arch = "gemma3", .n_layer = 4, .window = 8);
+    tr_gw_u32(w, "gemma3.attention.sliding_window_pattern", 0);
+    refused(w, "sliding_window_pattern must be 1..");
+    tr_ops_cpu.close(dev);
+}
+
+Test(model, scores_are_scaled_by_the_key_or_by_the_heads)
+{
+    struct tr_dev *dev = open_dev(TR_OPS_F32);
+    struct tr_model *m = loaded(LLAMA(.n_head = 4), dev);
+    cr_expect(m->hp.attn_scale == 0.25f);
+    tr_model_free(m);
+    struct tr_gw *w = LLAMA(.seed = 1);
+    tr_gw_f32(w, "llama.attention.scale", 0.125f);
+    m = loaded(w, dev);
+    cr_expect(m->hp.attn_scale == 0.125f);
+    tr_model_free(m);
+    m = loaded(LLAMA(.arch = "gemma3", .n_layer = 62, .n_embd = 128, .head_dim = 16), dev);
+    cr_expect(m->hp.attn_scale == 0.125f, "the 27B: 1/sqrt(128 / 2)");
+    tr_model_free(m);
+    tr_ops_cpu.close(dev);
 }
 
 /* Factors [16] for heads of 32; the first one is `f`. */
