@@ -28,7 +28,8 @@ static bool good_params(const struct tr_params *p)
     return isfinite(p->temperature) && p->temperature >= 0 && in_range(p->top_p, 0, 1) &&
            p->top_p > 0 && in_range(p->min_p, 0, 1) && in_range(p->presence_penalty, -2, 2) &&
            in_range(p->frequency_penalty, -2, 2) && isfinite(p->repetition_penalty) &&
-           p->repetition_penalty > 0 && p->n_top <= TR_MAX_TOP &&
+           p->repetition_penalty > 0 && p->priority >= -TR_PRIORITY_MAX &&
+           p->priority <= TR_PRIORITY_MAX && p->n_top <= TR_MAX_TOP &&
            !(p->flags & ~(uint32_t)(KNOWN_FLAGS));
 }
 
@@ -124,7 +125,9 @@ static void fill_seq(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t
                          .area = area,
                          .epoch = sc->epoch[area],
                          .confirmed = true,
-                         .order = ++sc->next_order,
+                         .order = tr_seq_order(r->params.priority, ++sc->next_order),
+                         .key = TR_NO_KEY,
+                         .priority = r->params.priority,
                          .prompt_len = r->prompt_len,
                          .max_tokens = r->params.max_tokens,
                          .flags = r->params.flags,
@@ -239,6 +242,12 @@ bool tr_admit_first_lp(struct tr_sched *sc, const struct tr_seq *q)
            tr_lpring_push(sc->s, q->slot, &none) == 0;
 }
 
+static void enter(struct tr_sched *sc, struct tr_seq *q)
+{
+    q->key = tr_fair_take(sc->fair, tr_sched_ring(sc, q)->key);
+    tr_sched_activate(sc, q);
+}
+
 static void admit_group(struct tr_sched *sc, uint32_t area, const struct tr_msg *m, uint32_t n)
 {
     bool ok = true;
@@ -252,7 +261,7 @@ static void admit_group(struct tr_sched *sc, uint32_t area, const struct tr_msg 
     for (uint32_t k = 0; k < n; k++) {
         struct tr_seq *q = &sc->seq[m[k].slot];
         if (ok && tr_admit_first_lp(sc, q))
-            sc->active[sc->n_active++] = q->slot;
+            enter(sc, q);
         else
             end_as(sc, q->slot, TR_ERR_BAD_SUBMISSION);
         obey_early(sc, q->slot);
@@ -392,7 +401,8 @@ bool tr_admit_is_sound(struct tr_sched *sc, uint32_t slot)
     uint64_t n_out = atomic_load_explicit(&r->published, memory_order_relaxed);
     if (r->prompt_len < 1 || r->prompt_len > n_ctx ||
         r->params.max_tokens > n_ctx - r->prompt_len || n_out > r->params.max_tokens ||
-        r->extra_len > TR_EXTRA_BYTES || !good_params(&r->params))
+        r->extra_len > TR_EXTRA_BYTES || !good_params(&r->params) ||
+        !memchr(r->key, '\0', sizeof(r->key)))
         return false;
     if (!r->extra_len)
         sc->extra[slot].n_bias = sc->extra[slot].n_stop = 0;

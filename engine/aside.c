@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The place in slots[0, n), ordered by admission, before which `order` belongs. */
+/* The place in slots[0, n), ordered by precedence, before which `order` belongs. */
 static uint32_t place_of(const struct tr_sched *sc, const uint32_t *slots, uint32_t n,
                          uint64_t order)
 {
@@ -33,6 +33,14 @@ static void insert(uint32_t *list, uint32_t n, uint32_t at, uint32_t v)
 static void erase(uint32_t *list, uint32_t n, uint32_t at)
 {
     memmove(list + at, list + at + 1, (n - at - 1) * sizeof(*list));
+}
+
+void tr_sched_activate(struct tr_sched *sc, const struct tr_seq *q)
+{
+    uint32_t at = place_of(sc, sc->active, sc->n_active, q->order);
+    TR_ASSERT(at == sc->n_active || sc->active[at] != q->slot);
+    insert(sc->active, sc->n_active, at, q->slot);
+    sc->n_active++;
 }
 
 void tr_aside_put(struct tr_sched *sc, struct tr_seq *q)
@@ -67,10 +75,7 @@ void tr_aside_take(struct tr_sched *sc, struct tr_seq *q)
 void tr_aside_back(struct tr_sched *sc, struct tr_seq *q)
 {
     tr_aside_take(sc, q);
-    uint32_t at = place_of(sc, sc->active, sc->n_active, q->order);
-    TR_ASSERT(at == sc->n_active || sc->active[at] != q->slot);
-    insert(sc->active, sc->n_active, at, q->slot);
-    sc->n_active++;
+    tr_sched_activate(sc, q);
 }
 
 void tr_aside_evict(struct tr_sched *sc, uint32_t n)

@@ -32,7 +32,7 @@
  * prompts wait for ever under a stream of short ones; first come, first served, a question waits for the
  * whole of a document.  The order is: priority; who was in the batch before (`again`, unparked); the key
  * that was served least (virtual token counters: Sheng et al., Fairness in Serving Large Language
- * Models, 2024); then age for the first half, work left for the rest.
+ * Models, 2024, engine/fair.h); then age for the first half, work left for the rest.
  *
  * The time: with budget_ns a prompt gets rows as long as the step is predicted to stay within it, and
  * never less than an eighth of it, nor less than one row, all together, so that a batch that is too slow

@@ -91,7 +91,7 @@ static void find_slot(struct tr_sched *sc, uint32_t slot)
     const struct tr_ring *r = tr_ring_at(sc->s, slot);
     struct tr_claim c = tr_claim_get(sc->s, slot);
     uint32_t state = atomic_load_explicit(&r->state, memory_order_acquire);
-    *q = (struct tr_seq){.slot = slot, .lead = slot, .group_next = TR_NO_SLOT};
+    *q = (struct tr_seq){.slot = slot, .lead = slot, .group_next = TR_NO_SLOT, .key = TR_NO_KEY};
     q->gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
     bool torn = r->of_gen != q->gen;
     if (state == TR_FREE)
@@ -224,6 +224,8 @@ static void go_on(struct tr_sched *sc, struct tr_seq *q)
         return;
     if (!q->closing && (was_parked || tr_step_is_behind(sc, q)))
         tr_step_park(sc, q);
+    q->priority = r->params.priority;
+    q->key = tr_fair_take(sc->fair, r->key);
     sc->active[sc->n_active++] = q->slot;
     sc->n_found++;
     sc->found_tokens += tr_seq_total(q);
@@ -271,6 +273,8 @@ static int by_order(const void *a, const void *b, void *arg)
     const struct tr_sched *sc = arg;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     uint64_t p = sc->seq[x].order, q = sc->seq[y].order;
+    if (sc->seq[x].priority != sc->seq[y].priority)
+        return sc->seq[x].priority < sc->seq[y].priority ? -1 : 1;
     if (p != q)
         return p < q ? -1 : 1;
     return x < y ? -1 : x > y;
@@ -282,7 +286,7 @@ static void put_in_order(struct tr_sched *sc)
         sc->seq[sc->active[i]].order = waits_since(sc, &sc->seq[sc->active[i]]);
     qsort_r(sc->active, sc->n_active, sizeof(*sc->active), by_order, sc);
     for (uint32_t i = 0; i < sc->n_active; i++)
-        sc->seq[sc->active[i]].order = i + 1;
+        sc->seq[sc->active[i]].order = tr_seq_order(sc->seq[sc->active[i]].priority, i + 1);
     sc->next_order = sc->n_active;
 }
 

@@ -70,9 +70,10 @@ struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
     sc->news_words = tr_layout_dirty_words(&s->config);
     sc->news = take(sc, (size_t)s->config.n_areas * sc->news_words, sizeof(*sc->news));
     sc->reqs = take(sc, TR_MAX_CHOICES, sizeof(*sc->reqs));
+    sc->fair = tr_fair_new(n, &sc->bytes);
     if (!sc->seq || !sc->extra || !sc->closed || !sc->active || !sc->aside_kv ||
         !sc->aside_blocks || !sc->ended || !sc->due || !sc->unbilled || !sc->plan_in ||
-        !sc->plan_do || !sc->news || !sc->reqs)
+        !sc->plan_do || !sc->news || !sc->reqs || !sc->fair)
         goto out;
     atomic_store_explicit(&s->rings->ready, 0, memory_order_release);
     atomic_store_explicit(&s->rings->sleeping, 0, memory_order_relaxed);
@@ -154,6 +155,7 @@ void tr_sched_free(struct tr_sched *sc)
     free(sc->plan_do);
     free(sc->news);
     free(sc->reqs);
+    tr_fair_free(sc->fair);
     tr_kv_free(sc->kv);
     tr_sampler_free(sc->sampler);
     free(sc->logits);

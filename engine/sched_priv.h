@@ -4,6 +4,7 @@
 #define TR_ENGINE_SCHED_PRIV_H
 
 #include "engine/cost.h"
+#include "engine/fair.h"
 #include "engine/kv.h"
 #include "engine/plan.h"
 #include "engine/sample.h"
@@ -34,11 +35,11 @@ struct tr_sched {
     uint32_t *closed;       /* [n_slots], a stack of free slots that are not offered */
     uint32_t n_closed;
     uint32_t n_offered;
-    uint32_t *active; /* [n_slots] not ended and not aside, by order of admission */
+    uint32_t *active; /* [n_slots] not ended and not aside, by order */
     uint32_t n_active;
     uint32_t n_aside;       /* parked ones that are not in `active`, see aside.c */
     uint32_t look_at;       /* slot that was looked at again last */
-    uint32_t *aside_kv;     /* [n_slots] of those, the ones that hold blocks, oldest first */
+    uint32_t *aside_kv;     /* [n_slots] of those, the ones that hold blocks, by order */
     uint32_t *aside_blocks; /* [n_slots] how many each of them holds */
     uint32_t n_aside_kv;
     uint32_t aside_total; /* blocks of all of them */
@@ -53,6 +54,7 @@ struct tr_sched {
     uint32_t *unbilled; /* [n_slots] leads whose group has ended and has no record yet */
     uint32_t n_unbilled;
     uint64_t next_order;
+    struct tr_fair *fair; /* what each key has had */
     uint64_t next_sweep_ns;
     uint64_t next_queue_ns; /* when all who wait learn their place again */
 
@@ -150,12 +152,14 @@ void tr_hear_again(struct tr_sched *sc);
 void tr_hear_cut(struct tr_sched *sc);
 
 /* ---- aside.c: parked sequences that wait for their reader ---- */
+/* Into `active`, at its place; it is not there. */
+void tr_sched_activate(struct tr_sched *sc, const struct tr_seq *q);
 /* Parked, and looked at since it asked for its cursors: no turn looks at it again before its dirty bit
  * is found, or its number comes up.  The caller takes it out of `active`. */
 void tr_aside_put(struct tr_sched *sc, struct tr_seq *q);
 /* Not any more, whatever comes next. */
 void tr_aside_take(struct tr_sched *sc, struct tr_seq *q);
-/* Into `active`, of which it has been taken out, at the place of its admission. */
+/* Into `active`, of which it has been taken out, at its place. */
 void tr_aside_back(struct tr_sched *sc, struct tr_seq *q);
 /* The n youngest of those that hold blocks give them back. */
 void tr_aside_evict(struct tr_sched *sc, uint32_t n);

@@ -32,6 +32,7 @@
 #include <stdbool.h>
 
 #define TR_NO_SLOT UINT32_MAX
+#define TR_NO_KEY UINT32_MAX
 
 enum tr_slot_use {
     TR_SLOT_CLOSED,  /* nobody has it */
@@ -49,7 +50,9 @@ struct tr_seq {
     uint32_t area;  /* owner as the ring has it; only its words are obeyed */
     uint32_t epoch; /* of the owner */
     bool confirmed; /* the owner has taken it: its words in this slot are about it */
-    uint64_t order; /* admission number: first come, first served; the youngest is preempted */
+    uint64_t order; /* tr_seq_order: who has the least goes first, who has the most is preempted */
+    int32_t priority; /* copy of the ring's, validated */
+    uint32_t key;     /* of the scheduler's counters (fair.h) while it is not ended, or TR_NO_KEY */
 
     uint32_t prompt_len, max_tokens, flags; /* copies of the ring's, validated */
     uint32_t n_out;                         /* published */
@@ -86,6 +89,12 @@ struct tr_seq {
 static inline uint32_t tr_seq_total(const struct tr_seq *q)
 {
     return q->prompt_len + q->n_out;
+}
+
+/* Precedence of the n-th admission (n < 2^48): by priority, then first come, first served. */
+static inline uint64_t tr_seq_order(int32_t priority, uint64_t n)
+{
+    return (uint64_t)(priority + TR_PRIORITY_MAX + 1) << 48 | n;
 }
 
 /* Whether the table allows the move. */

@@ -35,6 +35,9 @@ void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e)
     if (q->aside)
         tr_aside_take(sc, q);
     tr_sched_drop_kv(sc, q);
+    if (q->key != TR_NO_KEY)
+        tr_fair_give(sc->fair, q->key);
+    q->key = TR_NO_KEY;
     sc->now = q->finished_ns = tr_now_ns();
     q->closing = false;
     r->finish = e.finish;
@@ -282,7 +285,8 @@ static void free_slot(struct tr_sched *sc, struct tr_seq *q)
     TR_FAULT_FOR(ENGINE_RELEASE_DUE, tr_sched_ring(sc, q)->params.seed);
     tr_seq_move(sc->s, q, TR_FREE);
     TR_FAULT(ENGINE_RELEASE_RESET);
-    *q = (struct tr_seq){.slot = q->slot, .gen = q->gen, .group_next = TR_NO_SLOT};
+    *q =
+        (struct tr_seq){.slot = q->slot, .gen = q->gen, .group_next = TR_NO_SLOT, .key = TR_NO_KEY};
     tr_offer_close(sc, q->slot);
     TR_FAULT(ENGINE_RELEASE_CLOSED);
     sc->progress = true;

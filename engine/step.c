@@ -58,6 +58,8 @@ bool tr_step_is_behind(const struct tr_sched *sc, const struct tr_seq *q)
 static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_seq *q)
 {
     struct tr_plan_seq p = {.state = q->closing ? TR_FREE : q->state,
+                            .priority = q->priority,
+                            .key = q->key,
                             .total = tr_seq_total(q),
                             .in_kv = q->in_kv,
                             .limit = q->prompt_len + q->max_tokens,
@@ -74,6 +76,7 @@ static uint32_t plan_for(struct tr_sched *sc, enum tr_plan_part part, struct tr_
 {
     struct tr_plan_in in = {.seqs = sc->plan_in,
                             .n = sc->n_active,
+                            .served = tr_fair_served(sc->fair),
                             .aside = sc->aside_blocks,
                             .n_aside = sc->n_aside_kv,
                             .aside_total = sc->aside_total,
@@ -225,6 +228,9 @@ static struct tr_batch make_batch(struct tr_sched *sc)
         b.n_seqs++;
         b.n_rows += n;
         q->in_kv += n;
+        /* What is computed again is not the client's doing. */
+        if (q->n_out == 0 && !q->again)
+            tr_fair_serve(sc->fair, q->key, (uint64_t)n * TR_FAIR_PROMPT);
     }
     b.n_out = sc->n_jobs;
     return b;
@@ -340,6 +346,7 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
     TR_FAULT_FOR(ENGINE_STEP_PUSHED, seed);
     q->n_out++;
     q->again = false;
+    tr_fair_serve(sc->fair, q->key, TR_FAIR_ANSWER);
     tr_slot_stat_published(sc->s, q->slot, q->n_out);
     time_token(sc, q);
     if (q->state == TR_PREFILL) {

@@ -326,13 +326,16 @@ static int read_rest(struct tr_param_reader *r)
     struct tr_ask *a = r->a;
     bool ignore_eos = false, no_trim = false;
     double timeout_s = 0;
+    int64_t priority = 0;
 
     if (tr_param_bool(r, F_ignore_eos, &ignore_eos) ||
         tr_param_bool(r, F_skip_special_tokens, &a->skip_special) ||
         tr_param_bool(r, F_include_stop_str_in_output, &a->include_stop) ||
         tr_param_bool(r, F_no_stop_trim, &no_trim) ||
+        tr_param_int(r, F_priority, -TR_PRIORITY_MAX, TR_PRIORITY_MAX, &priority) ||
         tr_param_num(r, F_timeout_s, 0, 1e9, &timeout_s))
         return -EINVAL;
+    a->params.priority = (int32_t)priority;
     if (no_trim)
         a->include_stop = true;
     if (!a->chat && tr_param_bool(r, F_echo, &a->echo))

@@ -23,7 +23,9 @@ enum {
     TR_REQ_STOP_STRINGS = 1u << 5
 };
 
-/* Sampling parameters, all explicit: a default has been replaced by its value. */
+enum { TR_PRIORITY_MAX = 32767 };
+
+/* Sampling parameters and priority, all explicit: a default has been replaced by its value. */
 struct tr_params {
     uint64_t seed;
     double temperature;        /* >= 0; 0 is greedy */
@@ -38,6 +40,8 @@ struct tr_params {
     uint32_t n_top;            /* alternatives per logprob entry, <= TR_MAX_TOP */
     uint32_t flags;            /* TR_REQ_* */
     uint32_t choice;           /* index of this choice: a part of the random draw (N5) */
+    int32_t priority;          /* lower goes first; within +-TR_PRIORITY_MAX, 0 unless asked for */
+    uint32_t pad;
 };
 
 struct tr_request {

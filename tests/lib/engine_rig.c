@@ -187,7 +187,7 @@ static void write_request(struct tr_engine_rig *r, const struct tr_rig_ask *a, u
     req->group_lead = slots[0];
     req->group_bill_prompt = k == 0;
     snprintf(req->request_id, sizeof(req->request_id), "%s", a->id);
-    snprintf(req->key, sizeof(req->key), "key");
+    snprintf(req->key, sizeof(req->key), "%s", a->key ? a->key : "key");
     memcpy(tr_request_prompt(&r->s, slots[k]), a->prompt, a->prompt_len * sizeof(uint32_t));
     if (!a->extra)
         return;

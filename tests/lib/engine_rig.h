@@ -37,6 +37,7 @@ struct tr_rig_ask {
     struct tr_params params;
     const struct tr_extra *extra; /* or NULL */
     const char *id;
+    const char *key; /* NULL: "key" */
     uint64_t rand;
 };
 

@@ -147,7 +147,7 @@ static void spoil(struct tr_request *r)
 {
     uint32_t n_ctx = s->config.n_ctx;
     for (uint32_t i = 1 + below(2); i-- > 0;) {
-        switch (below(18)) {
+        switch (below(19)) {
         case 0:
             r->prompt_len = (uint32_t)edge(n_ctx);
             break;
@@ -197,6 +197,9 @@ static void spoil(struct tr_request *r)
             scribble(r->key, sizeof(r->key));
             break;
         case 16:
+            r->params.priority = (int32_t)edge(TR_PRIORITY_MAX);
+            break;
+        case 17:
             r->arrival_ns = edge(tr_now_ns());
             break;
         default:

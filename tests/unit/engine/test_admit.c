@@ -141,13 +141,16 @@ static void spoil(struct tr_request *q, uint32_t how)
         q->group_lead = q->group_lead + 1;
         break;
     case 26:
+        q->params.priority = TR_PRIORITY_MAX + 1;
+        break;
+    case 27:
         q->gen++;
         break;
     default:
         break;
     }
 }
-enum { SPOILS = 27 };
+enum { SPOILS = 28 };
 
 Test(admit, a_malformed_request_ends_is_accounted_and_hurts_nobody)
 {

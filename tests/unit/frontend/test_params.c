@@ -159,6 +159,10 @@ Test(params, ranges_and_sizes)
         {"{" M ",\"min_tokens\":2" SIM, 400, "min_tokens"},
         {"{" M ",\"top_k\":-2" SIM, 400, "top_k"},
         {"{" M ",\"timeout_s\":0" SIM, 400, "timeout_s"},
+        {"{" M ",\"priority\":32767" SIM, 200, NULL},
+        {"{" M ",\"priority\":-32768" SIM, 400, "priority"},
+        {"{" M ",\"priority\":\"high\"" SIM, 400, "priority"},
+        {"{" M ",\"priority\":0.5" SIM, 400, "priority"},
         {"{" M ",\"stream_options\":{}" SIM, 400, "stream_options"},
         {"{" M ",\"stream\":true,\"stream_options\":{\"include_usage\":1}" SIM, 400,
          "stream_options.include_usage"},
@@ -261,14 +265,16 @@ Test(params, what_is_admitted_has_its_values)
     const struct tr_ring *r;
 
     rig.engine.free_slots = false;
-    cr_expect(ask("/v1/completions",
-                  "{\"prompt\":[97,98],\"max_tokens\":4294967297,\"seed\":7,\"temperature\":0,"
-                  "\"top_p\":0.5,\"top_k\":3,\"presence_penalty\":-2,\"logprobs\":2" SIM,
-                  NULL) == 200);
+    cr_expect(
+        ask("/v1/completions",
+            "{\"prompt\":[97,98],\"max_tokens\":4294967297,\"seed\":7,\"temperature\":0,"
+            "\"top_p\":0.5,\"top_k\":3,\"presence_penalty\":-2,\"logprobs\":2,\"priority\":-5" SIM,
+            NULL) == 200);
     r = tr_ring_at(&rig.shm, rig.engine.order[0]);
     cr_expect(r->params.max_tokens == 510, "%u", r->params.max_tokens);
     cr_expect(r->params.seed == 7 && r->params.temperature == 0 && r->params.top_p == 0.5 &&
               r->params.top_k == 3 && r->params.presence_penalty == -2 && r->params.n_top == 2);
+    cr_expect(r->params.priority == -5);
     cr_expect(r->params.flags == TR_REQ_LOGPROBS, "%x", r->params.flags);
     cr_expect(r->prompt_len == 2 && tr_ring_ids(&rig.shm, rig.engine.order[0])[1] == 98);
 }
