@@ -3,7 +3,7 @@
 #ifndef TR_TOOLS_BENCH_BENCH_H
 #define TR_TOOLS_BENCH_BENCH_H
 
-/* argv[1] names the bench: kernels or model.  Exit status of the process. */
+/* argv[1] names the bench.  Exit status of the process. */
 int tr_bench_main(int argc, char **argv);
 
 #endif
