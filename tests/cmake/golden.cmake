@@ -14,6 +14,8 @@ if(NOT TOKENRING_SANITIZE)
   endforeach()
 endif()
 
+tr_program_test(golden tiny ${CMAKE_SOURCE_DIR}/tests/golden/tiny.c testrig PkgConfig::JANSSON m)
+
 # The recorded files are those that the manifest and the README speak of.
 add_test(NAME golden_manifest COMMAND python3 tests/golden/check_golden.py --manifest
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

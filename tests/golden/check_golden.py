@@ -43,7 +43,7 @@ def data_files(top):
     out = []
     for root, dirs, names in os.walk(top):
         dirs[:] = sorted(d for d in dirs if not d.startswith((".", "__")))
-        out += [os.path.relpath(os.path.join(root, n), top) for n in sorted(names) if n.endswith((".json", ".jsonl", ".f32", ".jinja"))]
+        out += [os.path.relpath(os.path.join(root, n), top) for n in sorted(names) if n.endswith((".json", ".jsonl", ".f32", ".jinja", ".gguf"))]
     return [f for f in out if f not in ("MANIFEST.json", "MODELS.json")]
 
 
