@@ -406,6 +406,20 @@ static void reach_sequences(const struct tr_sched *sc)
                          tr_sched_ring(sc, &sc->seq[sc->active[i]])->params.seed);
 }
 
+/* The last thing of a step, and what the next ones are planned by. */
+static void count_step(struct tr_sched *sc, const struct tr_cost_work *w, uint64_t took)
+{
+    uint64_t target = sc->cfg.itl_target_ns;
+    tr_hist_add(sc->stat, TR_HIST_STEP, took);
+    tr_hist_add(sc->stat, TR_HIST_STEP_PREDICTED, tr_cost_predict(&sc->cost, w));
+    tr_stat_add(sc->stat, TR_STAT_ROWS_PROMPT, w->n[TR_COST_PREFILL]);
+    if (w->n[TR_COST_PREFILL])
+        tr_hist_add(sc->stat, TR_HIST_STEP_PROMPT, took);
+    if (w->n[TR_COST_DECODE] && target && took > target)
+        tr_stat_add(sc->stat, TR_STAT_STEPS_LATE, 1);
+    tr_cost_learn(&sc->cost, w, took);
+}
+
 bool tr_step(struct tr_sched *sc)
 {
     uint64_t began = sc->now;
@@ -422,17 +436,19 @@ bool tr_step(struct tr_sched *sc)
     TR_FAULT(ENGINE_PASS_BEGIN);
     tr_suspect_pass_begins(sc);
     reach_sequences(sc);
+    uint64_t forward = tr_now_ns();
     sc->ops->forward(sc->backend, &batch, sc->logits, tr_sched_beat, sc);
     TR_FAULT(ENGINE_PASS_END);
+    uint64_t sample = tr_now_ns();
     if (sc->n_jobs)
         sc->ops->parallel(sc->backend, sc->n_jobs, sample_one, sc);
     tr_suspect_pass_ends(sc);
+    tr_hist_add(sc->stat, TR_HIST_STEP_FORWARD, sample - forward);
+    tr_hist_add(sc->stat, TR_HIST_STEP_SAMPLE, tr_now_ns() - sample);
     TR_FAULT(ENGINE_STEP_SAMPLED);
     publish_all(sc);
     tr_stat_add(sc->stat, TR_STAT_ROWS, rows);
-    uint64_t took = tr_now_ns() - began;
-    tr_hist_add(sc->stat, TR_HIST_STEP, took);
-    tr_cost_learn(&sc->cost, &step.work, took);
+    count_step(sc, &step.work, tr_now_ns() - began);
     sc->progress = true;
     return true;
 }
