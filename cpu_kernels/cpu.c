@@ -17,6 +17,8 @@ static const struct tr_kernels *kernels_of(enum tr_cpu_level level)
 #if defined(__x86_64__)
     if (level == TR_CPU_AVX512)
         return &tr_kernels_avx512;
+    if (level == TR_CPU_AVX512_PLAIN)
+        return &tr_kernels_avx512_plain;
     if (level == TR_CPU_AVX2)
         return &tr_kernels_avx2;
 #endif

@@ -2,52 +2,66 @@
 /* cpu_kernels/generic.c - the kernels in plain C: the meaning of every operation (N6). */
 #include "cpu_kernels/lanes_generic.h"
 
+#include "cpu_kernels/ahead.h"
 #include "cpu_kernels/kernels.h"
 #include "cpu_kernels/kv.h"
 #include "cpu_kernels/quant.h"
 #include "cpu_kernels/strip.h"
 
-#define TILE 1
+#define TILE 4
 
-/* The whole number in block b of weight row `lane`, element k. */
-TR_INLINE int32_t weight_int(const enum tr_tensor_type type, const uint8_t *quants, int lane, int k)
+/* One output's block of 32 weights against one row's block of 32 activations: what is added to the
+ * accumulator.  Whole numbers are exact; each multiplication and each fmaf of floats rounds once.
+ *
+ *   One scale for the block (Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K):
+ *     acc = fmaf(sum((q - bias) * x), scale * d, acc)      scale = d of the weights * sc, exactly
+ *     acc = fmaf(minimum, s, acc), where there are minima  minimum = m, or -(dmin * mn), exactly
+ *   A scale for either half (Q2_K Q3_K Q6_K):
+ *     acc = fmaf(sum(sc of its half * (q - bias) * x), d of the weights * d, acc)
+ *     acc = fmaf(mn0 * low + mn1 * high, -dmin * d, acc), where there are minima
+ *
+ * where x, d, s, low are the activations of struct tr_act, and high is sum - low. */
+static float add_block(const struct tr_quant_form *f, const struct tr_quant_block *w,
+                       const struct tr_act *a, size_t at, float acc)
 {
-    if (type == TR_T_Q8_0)
-        return (int32_t)quants[k / 4 * 64 + lane * 4 + k % 4] - 128;
-    int i = k % 16;
-    int32_t byte = quants[i / 4 * 64 + lane * 4 + i % 4];
-    int32_t q = k < 16 ? byte & 15 : byte >> 4;
-    return type == TR_T_Q4_0 ? q - 8 : q;
+    const int8_t *x = a->q + at * 32;
+    int32_t half[2] = {0, 0};
+    for (int k = 0; k < 32; k++)
+        half[k / 16] += (w->q[k] - f->bias) * x[k];
+
+    float d = tr_f16_to_f32(w->d);
+    float m = f->mins ? tr_f16_to_f32(w->m) : 0.0F;
+    if (f->halves) {
+        int32_t sum = w->sc[0] * half[0] + w->sc[1] * half[1];
+        acc = fmaf((float)sum, d * a->d[at], acc);
+        if (f->mins) {
+            int32_t mins = w->mn[0] * a->low[at] + w->mn[1] * (a->sum[at] - a->low[at]);
+            acc = fmaf((float)mins, (0.0F - m) * a->d[at], acc);
+        }
+        return acc;
+    }
+    if (f->block == TR_QK_SUPER) {
+        d *= (float)w->sc[0];
+        m = (0.0F - m) * (float)w->mn[0];
+    }
+    acc = fmaf((float)(half[0] + half[1]), d * a->d[at], acc);
+    return f->mins ? fmaf(m, a->s[at], acc) : acc;
 }
 
-/* Integer products of R rows: the exact sum within a block, then one fma into the accumulator with
- * the product of both scales (rounded), and for Q4_1 one more with minimum and activation sum. */
-TR_INLINE void quant_tile(const int R, const enum tr_tensor_type type, const uint8_t *strip,
-                          const struct tr_act *a, uint32_t row, v16 *acc)
+/* R rows from `row` on against a strip: blocks in ascending order into one accumulator (N2). */
+static void quant_tile(const int R, const enum tr_tensor_type type, const uint8_t *strip,
+                       const struct tr_act *a, uint32_t row, struct ahead next, v16 *acc)
 {
+    struct tr_quant_form f = tr_quant_form(type);
     size_t n_blocks = a->dim / 32;
-    size_t qb = tr_strip_quant_bytes(type);
-    size_t sb = tr_strip_scale_bytes(type);
-
     for (size_t b = 0; b < n_blocks; b++) {
-        const uint8_t *quants = strip + b * qb;
-        const uint16_t *scales = (const uint16_t *)(const void *)(strip + n_blocks * qb + b * sb);
-        v16 d = v16_load_f16(scales);
-        v16 m = v16_load_f16(type == TR_T_Q4_1 ? scales + 16 : scales);
-        for (int r = 0; r < R; r++) {
-            size_t at = (row + (size_t)r) * n_blocks + b;
-            const int8_t *q = a->q + at * 32;
-            v16 sum;
-            TR_EACH_LANE
-            {
-                int32_t s = 0;
-                for (int k = 0; k < 32; k++)
-                    s += weight_int(type, quants, l, k) * q[k];
-                sum.f[l] = (float)s;
-            }
-            acc[r] = v16_fma(sum, v16_mul(d, v16_set1(a->d[at])), acc[r]);
-            if (type == TR_T_Q4_1)
-                acc[r] = v16_fma(m, v16_set1(a->s[at]), acc[r]);
+        ask(&next);
+        TR_EACH_LANE
+        {
+            struct tr_quant_block w;
+            tr_strip_block(type, a->dim, strip, b, (uint32_t)l, &w);
+            for (int r = 0; r < R; r++)
+                acc[r].f[l] = add_block(&f, &w, a, (row + (size_t)r) * n_blocks + b, acc[r].f[l]);
         }
     }
 }

@@ -2,7 +2,8 @@
 /* cpu_kernels/kernels.h - what an instruction level fills in.
  *
  * The operations of ops.h are cut into pieces of work by cpu.c (rows, strips, heads) and given to
- * the threads; a kernel does one piece.  Three files fill the table: generic.c, avx2.c, avx512.c.
+ * the threads; a kernel does one piece.  A file fills the table for each level: generic.c, avx2.c,
+ * avx512_plain.c, avx512.c.
  * Each includes its lanes_*.h first, then this, then the same *.inl bodies over those lanes, and
  * adds its own integer products. */
 #ifndef TR_CPU_KERNELS_KERNELS_H
@@ -14,7 +15,7 @@
 
 /* Quantises one row of dim (a multiple of 32) floats: fields as in struct tr_act. */
 typedef void tr_quantise_fn(const float *x, uint32_t dim, int8_t *q, float *d, float *s,
-                            int32_t *sum);
+                            int32_t *sum, int32_t *low);
 
 /* Strips [first, last) of w against all rows of a. */
 typedef void tr_product_fn(const struct tr_mat *w, const struct tr_act *a, uint32_t first,
@@ -36,12 +37,7 @@ struct tr_attend {
 
 struct tr_kernels {
     tr_quantise_fn *quantise;
-    tr_product_fn *product_f32;
-    tr_product_fn *product_f16;
-    tr_product_fn *product_bf16;
-    tr_product_fn *product_q8_0;
-    tr_product_fn *product_q4_0;
-    tr_product_fn *product_q4_1;
+    tr_product_fn *product[TR_T_BF16 + 1]; /* by type of the packed weights */
     /* One row; y may be NULL, else x += y first. */
     void (*rms_norm)(float *x_sum, const float *x, const float *y, const float *w, float eps,
                      uint32_t dim, float *out);
@@ -58,17 +54,24 @@ struct tr_kernels {
 };
 
 extern const struct tr_kernels tr_kernels_generic;
-extern const struct tr_kernels tr_kernels_avx2; /* only on x86-64, as the next one */
+extern const struct tr_kernels tr_kernels_avx2; /* only on x86-64, as the next two */
+extern const struct tr_kernels tr_kernels_avx512_plain;
 extern const struct tr_kernels tr_kernels_avx512;
 
 /* The table of a file that has included all bodies. */
-#define TR_KERNEL_TABLE                                                                            \
-    {                                                                                              \
-        .quantise = quantise, .product_f32 = product_f32, .product_f16 = product_f16,              \
-        .product_bf16 = product_bf16, .product_q8_0 = product_q8_0, .product_q4_0 = product_q4_0,  \
-        .product_q4_1 = product_q4_1, .rms_norm = rms_norm, .norm_add = norm_add, .add = add,      \
-        .scale = scale, .silu_mul = silu_mul, .gelu_mul = gelu_mul, .kv_write = kv_write,          \
-        .attend = attend                                                                           \
+#define TR_KERNEL_TABLE                                                                             \
+    {                                                                                               \
+        .quantise = quantise,                                                                       \
+        .product =                                                                                  \
+            {                                                                                       \
+                [TR_T_F32] = product_f32,   [TR_T_F16] = product_f16,   [TR_T_BF16] = product_bf16, \
+                [TR_T_Q8_0] = product_q8_0, [TR_T_Q4_0] = product_q4_0, [TR_T_Q4_1] = product_q4_1, \
+                [TR_T_Q5_0] = product_q5_0, [TR_T_Q5_1] = product_q5_1, [TR_T_Q2_K] = product_q2_k, \
+                [TR_T_Q3_K] = product_q3_k, [TR_T_Q4_K] = product_q4_k, [TR_T_Q5_K] = product_q5_k, \
+                [TR_T_Q6_K] = product_q6_k,                                                         \
+            },                                                                                      \
+        .rms_norm = rms_norm, .norm_add = norm_add, .add = add, .scale = scale,                     \
+        .silu_mul = silu_mul, .gelu_mul = gelu_mul, .kv_write = kv_write, .attend = attend          \
     }
 
 /* Unrolls the loop that follows; its bound is a constant after inlining. */

@@ -176,4 +176,90 @@ TR_INLINE v16 v16_load_i8(const int8_t *p)
     return TR_BOTH(load_i8_8(p), load_i8_8(p + 8));
 }
 
+TR_INLINE __m256i load_u8_8(const uint8_t *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
+TR_INLINE v16 v16_load_u8(const uint8_t *p)
+{
+    return TR_BOTH(_mm256_cvtepi32_ps(load_u8_8(p)), _mm256_cvtepi32_ps(load_u8_8(p + 8)));
+}
+
+TR_INLINE __m256 load_u4_8(const uint8_t *p, const int shift)
+{
+    __m256i x = _mm256_srl_epi32(load_u8_8(p), _mm_cvtsi32_si128(shift));
+    return _mm256_cvtepi32_ps(_mm256_and_si256(x, _mm256_set1_epi32(15)));
+}
+
+TR_INLINE v16 v16_load_u4(const uint8_t *p, const int shift)
+{
+    return TR_BOTH(load_u4_8(p, shift), load_u4_8(p + 8, shift));
+}
+
+/* --- whole numbers: sixteen lanes of four bytes, of two words or of one int32 --- */
+
+typedef struct {
+    __m256i a;
+    __m256i b;
+} i16;
+
+#define TR_BOTH_I(expr_a, expr_b) ((i16){(expr_a), (expr_b)})
+
+TR_INLINE i16 i16_load(const uint8_t *p)
+{
+    return TR_BOTH_I(_mm256_loadu_si256((const __m256i *)(const void *)p),
+                     _mm256_loadu_si256((const __m256i *)(const void *)(p + 32)));
+}
+
+TR_INLINE i16 i16_set1(int32_t x)
+{
+    return TR_BOTH_I(_mm256_set1_epi32(x), _mm256_set1_epi32(x));
+}
+
+TR_INLINE i16 i16_add(i16 x, i16 y)
+{
+    return TR_BOTH_I(_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b));
+}
+
+TR_INLINE v16 v16_from_i16(i16 x)
+{
+    return TR_BOTH(_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b));
+}
+
+/* Bits may cross into the neighbouring byte: what comes in is masked off afterwards. */
+TR_INLINE i16 i16_shift_bytes(i16 x, const int left)
+{
+    if (left >= 0)
+        return TR_BOTH_I(_mm256_slli_epi16(x.a, left), _mm256_slli_epi16(x.b, left));
+    return TR_BOTH_I(_mm256_srli_epi16(x.a, -left), _mm256_srli_epi16(x.b, -left));
+}
+
+TR_INLINE i16 i16_and(i16 x, i16 mask)
+{
+    return TR_BOTH_I(_mm256_and_si256(x.a, mask.a), _mm256_and_si256(x.b, mask.b));
+}
+
+/* x | (y & mask) */
+TR_INLINE i16 i16_or_and(i16 x, i16 y, i16 mask)
+{
+    return TR_BOTH_I(_mm256_or_si256(x.a, _mm256_and_si256(y.a, mask.a)),
+                     _mm256_or_si256(x.b, _mm256_and_si256(y.b, mask.b)));
+}
+
+/* Neighbouring bytes, unsigned times signed, added to words with saturation; words added. */
+TR_INLINE i16 i16_madd_bytes(i16 t, i16 w, i16 q)
+{
+    return TR_BOTH_I(_mm256_add_epi16(t.a, _mm256_maddubs_epi16(w.a, q.a)),
+                     _mm256_add_epi16(t.b, _mm256_maddubs_epi16(w.b, q.b)));
+}
+
+/* sum + both words of a lane times `by`. */
+TR_INLINE i16 i16_madd_words(i16 sum, i16 t, int16_t by)
+{
+    __m256i x = _mm256_set1_epi16(by);
+    return TR_BOTH_I(_mm256_add_epi32(sum.a, _mm256_madd_epi16(t.a, x)),
+                     _mm256_add_epi32(sum.b, _mm256_madd_epi16(t.b, x)));
+}
+
 #endif

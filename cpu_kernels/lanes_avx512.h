@@ -137,4 +137,70 @@ TR_INLINE v16 v16_load_i8(const int8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x));
 }
 
+TR_INLINE v16 v16_load_u8(const uint8_t *p)
+{
+    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(x));
+}
+
+TR_INLINE v16 v16_load_u4(const uint8_t *p, const int shift)
+{
+    __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    x = _mm512_and_si512(_mm512_srl_epi32(x, _mm_cvtsi32_si128(shift)), _mm512_set1_epi32(15));
+    return _mm512_cvtepi32_ps(x);
+}
+
+/* --- whole numbers: sixteen lanes of four bytes, of two words or of one int32 --- */
+
+typedef __m512i i16;
+
+TR_INLINE i16 i16_load(const uint8_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+TR_INLINE i16 i16_set1(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+
+TR_INLINE i16 i16_add(i16 x, i16 y)
+{
+    return _mm512_add_epi32(x, y);
+}
+
+TR_INLINE v16 v16_from_i16(i16 x)
+{
+    return _mm512_cvtepi32_ps(x);
+}
+
+/* Bits may cross into the neighbouring byte: what comes in is masked off afterwards. */
+TR_INLINE i16 i16_shift_bytes(i16 x, const int left)
+{
+    return left >= 0 ? _mm512_slli_epi16(x, left & 15) : _mm512_srli_epi16(x, -left & 15);
+}
+
+TR_INLINE i16 i16_and(i16 x, i16 mask)
+{
+    return _mm512_and_si512(x, mask);
+}
+
+/* x | (y & mask) */
+TR_INLINE i16 i16_or_and(i16 x, i16 y, i16 mask)
+{
+    return _mm512_ternarylogic_epi32(x, y, mask, 0xF8);
+}
+
+/* Neighbouring bytes, unsigned times signed, added to words with saturation; words added. */
+TR_INLINE i16 i16_madd_bytes(i16 t, i16 w, i16 q)
+{
+    return _mm512_add_epi16(t, _mm512_maddubs_epi16(w, q));
+}
+
+/* sum + both words of a lane times `by`. */
+TR_INLINE i16 i16_madd_words(i16 sum, i16 t, int16_t by)
+{
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(t, _mm512_set1_epi16(by)));
+}
+
 #endif

@@ -7,7 +7,7 @@
 #ifndef TR_CPU_KERNELS_LANES_GENERIC_H
 #define TR_CPU_KERNELS_LANES_GENERIC_H
 
-#include "cpu_kernels/quant.h"
+#include "cpu_kernels/half.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -10,9 +10,11 @@ static bool have(enum tr_cpu_level level)
     __builtin_cpu_init();
     switch (level) {
     case TR_CPU_AVX512:
+        return __builtin_cpu_supports("avx512vnni") && have(TR_CPU_AVX512_PLAIN);
+    case TR_CPU_AVX512_PLAIN:
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("avx512vnni") && have(TR_CPU_AVX2);
+               have(TR_CPU_AVX2);
     case TR_CPU_AVX2:
         /* F16C has no name here in older compilers; every processor with AVX2 has it. */
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -41,6 +43,8 @@ const char *tr_cpu_level_name(enum tr_cpu_level level)
     switch (level) {
     case TR_CPU_AVX512:
         return "avx512-vnni";
+    case TR_CPU_AVX512_PLAIN:
+        return "avx512";
     case TR_CPU_AVX2:
         return "avx2";
     default:

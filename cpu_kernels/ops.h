@@ -14,7 +14,11 @@
  *   N2  A product's sum runs over K-blocks of 32 in ascending order into one float accumulator
  *       per output.  Inside a block quantised products are exact integers; float products are
  *       summed from zero in ascending order by fmaf, then added.
- *   N3  Activations are quantised per row and block of 32: d = max|x| / 127.
+ *       Where 16 weights have a scale, the two sums are multiplied by their whole-number scales and
+ *       added as whole numbers.  What is added per type: add_block in generic.c.
+ *   N3  Activations are quantised per row and block of 32: d = max|x| / 127, and zero where that
+ *       maximum is below 2^-50.  So quantised products never meet a subnormal number, whatever the
+ *       scales in the file are.
  *   N4  Attention reads K and V as stored, also those of the rows at hand, in partitions of
  *       TR_OPS_KV_PART absolute positions merged in ascending order.
  *   N6  The plain C level (TR_CPU_GENERIC) is the meaning.  All other levels give the same bits,
@@ -47,7 +51,8 @@ enum {
 };
 
 /* How matrix products are computed.
- * INT8: weights of Q8_0, Q4_0, Q4_1 stay quantised and meet activations quantised to int8;
+ * INT8: quantised weights stay so (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K) and meet
+ *       activations quantised to int8;
  *       F32, F16, BF16 weights are multiplied as floats, exactly as in F32.
  * BLAS: weights dequantised, OpenBLAS.
  * F32:  weights dequantised, plain float products in the order of N2. */
@@ -68,8 +73,9 @@ struct tr_act {
     const float *x; /* [n_rows, dim] as given to act_set, borrowed until the next act_set */
     int8_t *q;      /* [max_rows, dim], -127..127 */
     float *d;       /* [max_rows, dim / 32] scale of a block */
-    float *s;       /* [max_rows, dim / 32] d * sum of the block's q (for Q4_1's minimum) */
+    float *s;       /* [max_rows, dim / 32] d * sum of the block's q (for minima) */
     int32_t *sum;   /* [max_rows, dim / 32] sum of the block's q */
+    int32_t *low;   /* [max_rows, dim / 32] sum of the first half of the block's q */
     uint32_t dim;
     uint32_t n_rows;
     uint32_t max_rows;
@@ -243,9 +249,10 @@ struct tr_ops {
 
 /* Instruction levels, each a superset of the ones before it. */
 enum tr_cpu_level {
-    TR_CPU_GENERIC, /* plain C */
-    TR_CPU_AVX2,    /* AVX2, FMA, F16C */
-    TR_CPU_AVX512,  /* AVX-512 F, BW, DQ, VL, VNNI */
+    TR_CPU_GENERIC,      /* plain C */
+    TR_CPU_AVX2,         /* AVX2, FMA, F16C */
+    TR_CPU_AVX512_PLAIN, /* AVX-512 F, BW, DQ, VL */
+    TR_CPU_AVX512,       /* and VNNI */
 };
 
 struct tr_cpu_config {
@@ -263,6 +270,6 @@ struct tr_dev *tr_cpu_open(const struct tr_cpu_config *c, struct tr_errbuf *err)
 
 /* The highest level of this machine that is not above `max`. */
 enum tr_cpu_level tr_cpu_level_find(enum tr_cpu_level max);
-const char *tr_cpu_level_name(enum tr_cpu_level level); /* "generic", "avx2", "avx512-vnni" */
+const char *tr_cpu_level_name(enum tr_cpu_level level); /* generic, avx2, avx512, avx512-vnni */
 
 #endif

@@ -10,7 +10,7 @@ size_t tr_cpu_act_bytes(const struct tr_dev *dev, uint32_t max_rows, uint32_t di
 {
     (void)dev;
     size_t blocks = (size_t)max_rows * (dim / TR_QK);
-    return tr_cpu_align(blocks * TR_QK) + 3 * tr_cpu_align(blocks * 4);
+    return tr_cpu_align(blocks * TR_QK) + 4 * tr_cpu_align(blocks * 4);
 }
 
 void tr_cpu_act_init(struct tr_dev *dev, struct tr_act *a, uint32_t max_rows, uint32_t dim,
@@ -28,24 +28,8 @@ void tr_cpu_act_init(struct tr_dev *dev, struct tr_act *a, uint32_t max_rows, ui
     a->s = (float *)(void *)p;
     p += tr_cpu_align(blocks * 4);
     a->sum = (int32_t *)(void *)p;
-}
-
-static tr_product_fn *product_of(const struct tr_kernels *k, enum tr_tensor_type type)
-{
-    switch ((int)type) {
-    case TR_T_F32:
-        return k->product_f32;
-    case TR_T_F16:
-        return k->product_f16;
-    case TR_T_BF16:
-        return k->product_bf16;
-    case TR_T_Q8_0:
-        return k->product_q8_0;
-    case TR_T_Q4_0:
-        return k->product_q4_0;
-    default:
-        return k->product_q4_1;
-    }
+    p += tr_cpu_align(blocks * 4);
+    a->low = (int32_t *)(void *)p;
 }
 
 /* The strips of several products, one after the other. */
@@ -96,7 +80,7 @@ void tr_cpu_matmul_n(struct tr_dev *dev, uint32_t n, const struct tr_mat *const 
         }
         uint32_t first = n_strips;
         n_strips += tr_strip_count(w[i]->n_out);
-        job.part[job.n].fn = product_of(dev->k, w[i]->type);
+        job.part[job.n].fn = dev->k->product[w[i]->type];
         job.part[job.n].w = w[i];
         job.part[job.n].out = out[i];
         job.part[job.n].first = first;

@@ -84,7 +84,7 @@ static void quantise_row(const struct tr_row_op *j, size_t r)
     struct tr_act *a = j->act;
     size_t blocks = a->dim / TR_QK;
     j->k->quantise(j->y + r * a->dim, a->dim, a->q + r * a->dim, a->d + r * blocks,
-                   a->s + r * blocks, a->sum + r * blocks);
+                   a->s + r * blocks, a->sum + r * blocks, a->low + r * blocks);
 }
 
 void tr_cpu_act_set(struct tr_dev *dev, struct tr_act *a, const float *x, uint32_t n_rows)

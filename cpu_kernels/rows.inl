@@ -7,8 +7,12 @@
 /* Adding it rounds a float below 2^22 to an integer, which is then in the low bits. */
 #define ROUNDER 0x1.8p23F
 
-/* Below this a block of activations is zero: 127 / amax must stay finite. */
-#define QUANT_MIN 1e-30F
+/* Below this a block of activations is zero.  127 / amax must stay finite; and above it no product
+ * of quantised weights meets a subnormal number, which some processors take a hundred times as long
+ * for: scales of blocks are at least 2^-57 and so multiples of 2^-80, scales and minima of weights
+ * are multiples of 2^-24, whatever the weights' file holds; so all products and sums of them are
+ * multiples of 2^-104. */
+#define QUANT_MIN 0x1p-50F
 
 /* exp(x), relative error below 2e-7; 0 below -87, exp(88) above 88; NaN stays NaN.
  * x = n ln 2 + r with |r| <= ln(2)/2, then the Taylor series of exp(r) to the 7th power (what is
@@ -63,8 +67,9 @@ TR_INLINE float v16_sum(v16 a)
     return f[0];
 }
 
-/* One block of 32.  Infinite or NaN input makes the scale NaN: the row's outputs show it. */
-TR_INLINE float quantise_block(const float *x, int8_t *q, int32_t *sum)
+/* One block of 32; low is the sum of its first half.  Infinite or NaN input makes the scale NaN: the
+ * row's outputs show it. */
+TR_INLINE float quantise_halves(const float *x, int8_t *q, int32_t *sum, int32_t *low)
 {
     v16 a = v16_load(x);
     v16 b = v16_load(x + 16);
@@ -72,22 +77,29 @@ TR_INLINE float quantise_block(const float *x, int8_t *q, int32_t *sum)
     float amax;
     memcpy(&amax, &top, sizeof amax);
 
-    *sum = 0;
+    *sum = *low = 0;
     if (top >= 0x7F800000U || amax < QUANT_MIN) {
         memset(q, 0, 32);
         return top >= 0x7F800000U ? __builtin_nanf("") : 0.0F;
     }
     v16 inverse = v16_set1(127.0F / amax);
     v16 rounder = v16_set1(ROUNDER);
-    *sum += v16_store_low_bytes(q, v16_add(v16_mul(a, inverse), rounder));
-    *sum += v16_store_low_bytes(q + 16, v16_add(v16_mul(b, inverse), rounder));
+    *low = v16_store_low_bytes(q, v16_add(v16_mul(a, inverse), rounder));
+    *sum = *low + v16_store_low_bytes(q + 16, v16_add(v16_mul(b, inverse), rounder));
     return amax / 127.0F;
 }
 
-static void quantise(const float *x, uint32_t dim, int8_t *q, float *d, float *s, int32_t *sum)
+TR_INLINE float quantise_block(const float *x, int8_t *q, int32_t *sum)
+{
+    int32_t low;
+    return quantise_halves(x, q, sum, &low);
+}
+
+static void quantise(const float *x, uint32_t dim, int8_t *q, float *d, float *s, int32_t *sum,
+                     int32_t *low)
 {
     for (uint32_t b = 0; b < dim / 32; b++) {
-        d[b] = quantise_block(x + (size_t)b * 32, q + (size_t)b * 32, &sum[b]);
+        d[b] = quantise_halves(x + (size_t)b * 32, q + (size_t)b * 32, &sum[b], &low[b]);
         s[b] = d[b] * (float)sum[b];
     }
 }

@@ -6,35 +6,115 @@
 
 #include <string.h>
 
-enum {
-    Q8_QUANTS = TR_QK * TR_STRIP,
-    Q4_QUANTS = TR_QK / 2 * TR_STRIP,
-    SCALE = 2 * TR_STRIP, /* f16 for each row */
-};
-
-size_t tr_strip_quant_bytes(enum tr_tensor_type type)
-{
-    if (!tr_quant_blocked(type))
-        return 0;
-    return type == TR_T_Q8_0 ? Q8_QUANTS : Q4_QUANTS;
-}
-
-size_t tr_strip_scale_bytes(enum tr_tensor_type type)
-{
-    if (!tr_quant_blocked(type))
-        return 0;
-    return type == TR_T_Q4_1 ? 2 * SCALE : SCALE;
-}
+enum { GROUPS = TR_QK / 4 };
 
 size_t tr_strip_bytes(enum tr_tensor_type type, uint32_t n_in)
 {
+    struct tr_quant_form f = tr_quant_form(type);
     size_t bytes;
-    if (tr_quant_blocked(type))
-        bytes = n_in / TR_QK * (tr_strip_quant_bytes(type) + tr_strip_scale_bytes(type));
+    if (f.block)
+        bytes =
+            n_in / TR_QK * tr_strip_quant_bytes(type) + n_in / f.block * tr_strip_scale_bytes(type);
     else
         bytes = tr_quant_row_bytes(type, n_in) * TR_STRIP;
     return (bytes + 63) / 64 * 64;
 }
+
+/* --- quants --- */
+
+/* Four quants, one to a byte: whatever the byte order, shifts by less than 8 stay in place. */
+static uint32_t load_group(const uint8_t *p)
+{
+    uint32_t u;
+    memcpy(&u, p, sizeof u);
+    return u;
+}
+
+static uint32_t every_byte(unsigned mask)
+{
+    return mask * 0x01010101U;
+}
+
+/* Where group g lies among planes of `bits` bits: plane and shift. */
+static uint32_t plane_of(unsigned bits, uint32_t g)
+{
+    return bits == 4 ? g % 4 : g * bits / 8;
+}
+
+static uint32_t shift_of(unsigned bits, uint32_t g)
+{
+    return bits == 4 ? g / 4 * 4 : g * bits % 8;
+}
+
+/* The planes of a block are zero at this lane, but for what was packed before. */
+static void pack_group(unsigned bits, uint32_t g, uint32_t lane, uint32_t group, uint8_t *planes)
+{
+    uint8_t *p = planes + (size_t)plane_of(bits, g) * TR_STRIP_PLANE + (size_t)lane * 4;
+    uint32_t u = load_group(p) | group << shift_of(bits, g);
+    memcpy(p, &u, sizeof u);
+}
+
+static uint32_t unpack_group(unsigned bits, uint32_t g, uint32_t lane, const uint8_t *planes)
+{
+    const uint8_t *p = planes + (size_t)plane_of(bits, g) * TR_STRIP_PLANE + (size_t)lane * 4;
+    return load_group(p) >> shift_of(bits, g) & every_byte((1U << bits) - 1);
+}
+
+static void pack_quants(const struct tr_quant_form *f, const uint8_t *q, uint32_t lane,
+                        uint8_t *planes)
+{
+    uint8_t *upper = planes + (size_t)f->low * TR_STRIP_PLANE;
+    for (uint32_t p = 0; p < (uint32_t)(f->low + f->high); p++)
+        memset(planes + (size_t)p * TR_STRIP_PLANE + (size_t)lane * 4, 0, 4);
+    for (uint32_t g = 0; g < GROUPS; g++) {
+        uint32_t u = load_group(q + (size_t)g * 4);
+        pack_group(f->low, g, lane, u & every_byte((1U << f->low) - 1), planes);
+        if (f->high)
+            pack_group(f->high, g, lane, u >> f->low & every_byte((1U << f->high) - 1), upper);
+    }
+}
+
+static void unpack_quants(const struct tr_quant_form *f, const uint8_t *planes, uint32_t lane,
+                          uint8_t *q)
+{
+    const uint8_t *upper = planes + (size_t)f->low * TR_STRIP_PLANE;
+    for (uint32_t g = 0; g < GROUPS; g++) {
+        uint32_t u = unpack_group(f->low, g, lane, planes);
+        if (f->high)
+            u |= unpack_group(f->high, g, lane, upper) << f->low;
+        memcpy(q + (size_t)g * 4, &u, sizeof u);
+    }
+}
+
+/* --- scales --- */
+
+/* Where the two bytes that a block of a super-block has for a lane are in `sub`, and what is in
+ * them: scales of the halves, or scale and minimum; of Q2_K both in either. */
+static void pack_sub(const struct tr_quant_form *f, const struct tr_quant_block *b, uint32_t lane,
+                     uint8_t *sub)
+{
+    for (size_t h = 0; h < 2; h++) {
+        uint8_t byte = (uint8_t)b->sc[h];
+        if (f->mins)
+            byte = f->halves ? (uint8_t)(b->mn[h] << 4 | byte) : (h ? b->mn[0] : byte);
+        sub[h * TR_STRIP + lane] = byte;
+    }
+}
+
+static void unpack_sub(const struct tr_quant_form *f, const uint8_t *sub, uint32_t lane,
+                       struct tr_quant_block *b)
+{
+    uint8_t byte[2] = {sub[lane], sub[TR_STRIP + lane]};
+    for (size_t h = 0; h < 2; h++) {
+        b->sc[h] = (int8_t)byte[f->halves ? h : 0];
+        if (f->mins && f->halves)
+            b->sc[h] = byte[h] & 15;
+        if (f->mins)
+            b->mn[h] = f->halves ? byte[h] >> 4 : byte[1];
+    }
+}
+
+/* --- rows --- */
 
 /* Row `lane` of a strip of a float type. */
 static void pack_float_row(size_t element, uint32_t n_in, const uint8_t *row, uint32_t lane,
@@ -48,20 +128,23 @@ static void pack_float_row(size_t element, uint32_t n_in, const uint8_t *row, ui
 static void pack_block_row(enum tr_tensor_type type, uint32_t n_in, const uint8_t *row,
                            uint32_t lane, uint8_t *strip)
 {
-    size_t qb = tr_strip_quant_bytes(type);
-    size_t sb = tr_strip_scale_bytes(type);
+    struct tr_quant_form f = tr_quant_form(type);
+    size_t quant_bytes = tr_strip_quant_bytes(type);
+    size_t parts = f.block / TR_QK;
     size_t n_blocks = n_in / TR_QK;
-    size_t n_bytes = qb / TR_STRIP;              /* of this row in a block */
-    uint8_t flip = type == TR_T_Q8_0 ? 0x80 : 0; /* int8 q -> uint8 q + 128 */
-    uint8_t *quants = strip;
-    uint8_t *scales = strip + n_blocks * qb;
+    uint8_t *scales = strip + n_blocks * quant_bytes;
+    size_t head = (f.mins ? 2 : 1) * (size_t)TR_STRIP_SCALE;
 
-    for (size_t b = 0; b < n_blocks; b++) {
-        for (size_t s = 0; s < sb; s += SCALE, row += 2)
-            memcpy(scales + b * sb + s + (size_t)2 * lane, row, 2);
-        for (size_t i = 0; i < n_bytes; i++)
-            quants[b * qb + i / 4 * 4 * TR_STRIP + (size_t)4 * lane + i % 4] = row[i] ^ flip;
-        row += n_bytes;
+    for (size_t i = 0; i < n_blocks; i++) {
+        struct tr_quant_block b;
+        uint8_t *s = scales + i / parts * tr_strip_scale_bytes(type);
+        tr_quant_block_read(type, row, i, &b);
+        pack_quants(&f, b.q, lane, strip + i * quant_bytes);
+        memcpy(s + (size_t)2 * lane, &b.d, 2);
+        if (f.mins)
+            memcpy(s + TR_STRIP_SCALE + (size_t)2 * lane, &b.m, 2);
+        if (parts > 1)
+            pack_sub(&f, &b, lane, s + head + i % parts * TR_STRIP_SUB);
     }
 }
 
@@ -75,11 +158,9 @@ void tr_strip_pack(enum tr_tensor_type type, uint32_t n_in, uint32_t n_out, cons
     for (uint32_t s = 0; s < tr_strip_count(n_out); s++) {
         uint8_t *strip = (uint8_t *)mem + s * strip_bytes;
         uint32_t n = n_out - s * TR_STRIP < TR_STRIP ? n_out - s * TR_STRIP : TR_STRIP;
-        if (n < TR_STRIP) {
+        /* Scales of zero make a row of zeros, whatever its quants. */
+        if (n < TR_STRIP)
             memset(strip, 0, strip_bytes);
-            if (type == TR_T_Q8_0) /* zero, as stored */
-                memset(strip, 0x80, n_in / TR_QK * (size_t)Q8_QUANTS);
-        }
         for (uint32_t lane = 0; lane < n; lane++, src += row_bytes) {
             if (tr_quant_blocked(type))
                 pack_block_row(type, n_in, src, lane, strip);
@@ -89,17 +170,23 @@ void tr_strip_pack(enum tr_tensor_type type, uint32_t n_in, uint32_t n_out, cons
     }
 }
 
-/* One block of a quantised row, put back into the file's layout. */
-static void unpack_block(enum tr_tensor_type type, const uint8_t *quants, const uint8_t *scales,
-                         uint32_t lane, uint8_t *block)
+void tr_strip_block(enum tr_tensor_type type, uint32_t n_in, const void *strip, size_t i,
+                    uint32_t lane, struct tr_quant_block *out)
 {
-    size_t n_bytes = tr_strip_quant_bytes(type) / TR_STRIP;
-    uint8_t flip = type == TR_T_Q8_0 ? 0x80 : 0;
+    struct tr_quant_form f = tr_quant_form(type);
+    size_t quant_bytes = tr_strip_quant_bytes(type);
+    size_t parts = f.block / TR_QK;
+    const uint8_t *quants = strip;
+    const uint8_t *s = quants + n_in / TR_QK * quant_bytes + i / parts * tr_strip_scale_bytes(type);
 
-    for (size_t s = 0; s < tr_strip_scale_bytes(type); s += SCALE, block += 2)
-        memcpy(block, scales + s + (size_t)2 * lane, 2);
-    for (size_t i = 0; i < n_bytes; i++)
-        block[i] = quants[i / 4 * 4 * TR_STRIP + (size_t)4 * lane + i % 4] ^ flip;
+    *out = (struct tr_quant_block){.sc = {1, 1}};
+    unpack_quants(&f, quants + i * quant_bytes, lane, out->q);
+    memcpy(&out->d, s + (size_t)2 * lane, 2);
+    if (f.mins)
+        memcpy(&out->m, s + TR_STRIP_SCALE + (size_t)2 * lane, 2);
+    if (parts > 1)
+        unpack_sub(&f, s + (f.mins ? 2 : 1) * (size_t)TR_STRIP_SCALE + i % parts * TR_STRIP_SUB,
+                   lane, out);
 }
 
 void tr_strip_row(enum tr_tensor_type type, uint32_t n_in, const void *mem, uint32_t row,
@@ -114,12 +201,9 @@ void tr_strip_row(enum tr_tensor_type type, uint32_t n_in, const void *mem, uint
             tr_quant_row(type, strip + (k * TR_STRIP + lane) * element, 1, out + k);
         return;
     }
-    size_t qb = tr_strip_quant_bytes(type);
-    size_t sb = tr_strip_scale_bytes(type);
-    size_t n_blocks = n_in / TR_QK;
-    for (size_t b = 0; b < n_blocks; b++) {
-        uint8_t block[4 + TR_QK];
-        unpack_block(type, strip + b * qb, strip + n_blocks * qb + b * sb, lane, block);
-        tr_quant_row(type, block, TR_QK, out + b * TR_QK);
+    for (size_t i = 0; i < n_in / TR_QK; i++) {
+        struct tr_quant_block b;
+        tr_strip_block(type, n_in, strip, i, lane, &b);
+        tr_quant_block_floats(type, &b, out + i * TR_QK);
     }
 }

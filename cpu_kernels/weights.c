@@ -71,8 +71,10 @@ static void prepare_strip(void *arg, uint32_t i)
         memset(strip, 0, tr_strip_bytes(TR_T_F32, j->n_in));
         for (uint32_t r = 0; r < n; r++, rows += row_bytes) {
             for (uint32_t k0 = 0; k0 < j->n_in; k0 += TR_QK) {
+                struct tr_quant_block b;
                 float x[TR_QK];
-                tr_quant_row(j->type, rows + tr_quant_row_bytes(j->type, k0), TR_QK, x);
+                tr_quant_block_read(j->type, rows, k0 / TR_QK, &b);
+                tr_quant_block_floats(j->type, &b, x);
                 for (uint32_t k = 0; k < TR_QK; k++)
                     out[(size_t)(k0 + k) * TR_STRIP + r] = x[k];
             }

@@ -69,8 +69,8 @@ static size_t packed_bytes(const struct loader *l, const struct tr_gguf_tensor *
     size_t n = vector ? (size_t)t->bytes : l->ops->mat_bytes(l->dev, t->type, n_in, n_out);
     if (n == 0)
         refuse(l,
-               "tensor %s has type %s, which is not implemented (F32, F16, BF16, Q8_0, Q4_0 and "
-               "Q4_1 are)",
+               "tensor %s has type %s, which is not implemented (F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
+               "Q5_0, Q5_1 and Q2_K to Q6_K are)",
                name, tr_tensor_type_name(t->type, buf));
     return n;
 }

@@ -142,16 +142,46 @@ static uint16_t half(float f)
     return (uint16_t)(e <= 0 ? sign : sign | (uint32_t)e << 10 | (u >> 13 & 0x3ff));
 }
 
-/* One block of a quantised type: a scale (and an offset) and random quants. */
-static void random_block(struct tr_gw *w, struct buf *b, enum tr_tensor_type type, float amp)
+/* How a quantised type's blocks look. */
+struct block {
+    enum tr_tensor_type type;
+    uint32_t elements, bytes;
+    uint32_t scale_at; /* the F16 scale */
+    bool min;          /* an F16 minimum is behind it */
+    float top;         /* the largest number that the scale is multiplied by, about */
+};
+
+static const struct block *block_of(enum tr_tensor_type type)
 {
-    uint16_t d = half(amp * (0.5f + 0.4f * uniform(w)) / (type == TR_T_Q8_0 ? 127.0f : 8.0f));
-    uint16_t m = half(-amp * (0.5f + 0.1f * uniform(w)));
-    put(b, &d, sizeof(d));
-    if (type == TR_T_Q4_1)
-        put(b, &m, sizeof(m));
-    for (uint32_t i = 0; i < (type == TR_T_Q8_0 ? 32u : 16u); i += 8)
-        put64(b, next(w));
+    static const struct block blocks[] = {
+        {TR_T_Q8_0, 32, 34, 0, false, 127},        {TR_T_Q4_0, 32, 18, 0, false, 8},
+        {TR_T_Q4_1, 32, 20, 0, true, 8},           {TR_T_Q5_0, 32, 22, 0, false, 16},
+        {TR_T_Q5_1, 32, 24, 0, true, 16},          {TR_T_Q2_K, 256, 84, 80, true, 2 * 15},
+        {TR_T_Q3_K, 256, 110, 108, false, 4 * 32}, {TR_T_Q4_K, 256, 144, 0, true, 8 * 63},
+        {TR_T_Q5_K, 256, 176, 0, true, 16 * 63},   {TR_T_Q6_K, 256, 210, 208, false, 32 * 128},
+    };
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
+        if (blocks[i].type == type)
+            return &blocks[i];
+    return NULL;
+}
+
+/* One block of a quantised type: a scale (and an offset) and random quants. */
+static void random_block(struct tr_gw *w, struct buf *b, const struct block *t, float amp)
+{
+    uint8_t block[256];
+    uint16_t d = half(amp * (0.5f + 0.4f * uniform(w)) / t->top);
+    float min = amp * (0.5f + 0.1f * uniform(w));
+    /* Of a super-block it is multiplied by whole numbers and taken off. */
+    uint16_t m = half(t->elements == 32 ? -min : min * 8 / t->top);
+    for (uint32_t i = 0; i < sizeof(block); i += 8) {
+        uint64_t bits = next(w);
+        memcpy(block + i, &bits, sizeof(bits));
+    }
+    memcpy(block + t->scale_at, &d, sizeof(d));
+    if (t->min)
+        memcpy(block + t->scale_at + 2, &m, sizeof(m));
+    put(b, block, t->bytes);
 }
 
 void tr_gw_random(struct tr_gw *w, const char *name, enum tr_tensor_type type, uint32_t n_dims,
@@ -162,18 +192,20 @@ void tr_gw_random(struct tr_gw *w, const char *name, enum tr_tensor_type type, u
     for (uint32_t d = 0; d < n_dims; d++)
         n *= ne[d];
     float amp = 1.7f / sqrtf((float)ne[0]);
-    for (uint64_t i = 0; i < n;) {
+    const struct block *t = block_of(type);
+    for (uint64_t i = 0; i < n; i += t ? t->elements : 1) {
+        if (t) {
+            random_block(w, &b, t, amp);
+            continue;
+        }
         float f = n_dims == 1 ? 1.0f + 0.3f * uniform(w) : amp * uniform(w);
         uint32_t u;
         memcpy(&u, &f, sizeof(u));
         uint16_t h = type == TR_T_BF16 ? (uint16_t)(u >> 16) : half(f);
         if (type == TR_T_F32)
             put(&b, &f, sizeof(f));
-        else if (type == TR_T_F16 || type == TR_T_BF16)
-            put(&b, &h, sizeof(h));
         else
-            random_block(w, &b, type, amp);
-        i += type == TR_T_F32 || type == TR_T_F16 || type == TR_T_BF16 ? 1 : 32;
+            put(&b, &h, sizeof(h));
     }
     tr_gw_tensor(w, name, type, n_dims, ne, b.p, b.len);
     free(b.p);

@@ -13,7 +13,7 @@
 
 #define OPS (&tr_ops_cpu)
 
-enum { ROWS_MAX = 32, DIM_MAX = 1536, TURNS = 40 };
+enum { ROWS_MAX = 256, DIM_MAX = 1536, TURNS = 40 };
 
 struct args {
     uint32_t threads;
@@ -95,7 +95,7 @@ static void call_product(struct bench *b, void *arg, uint32_t i)
 /* All row counts of one shape. */
 static void bench_product(struct bench *b, enum tr_tensor_type type, uint32_t n_in, uint32_t n_out)
 {
-    static const uint32_t rows[] = {1, 2, 8, 32};
+    static const uint32_t rows[] = {1, 2, 8, 32, ROWS_MAX};
     struct products p = {0};
     size_t bytes = OPS->mat_bytes(b->dev, type, n_in, n_out);
     void *data = filled(tr_quant_row_bytes(type, n_in) * n_out);
@@ -205,16 +205,18 @@ static void bench_rows(struct bench *b)
     }
 }
 
-/* The shapes of SmolLM2-135M. */
+/* The shapes of SmolLM2-135M, and its largest one, as near as super-blocks allow, in all types. */
 static void bench_level(struct bench *b)
 {
     static const uint32_t shapes[][2] = {{576, 192}, {576, 576}, {576, 1536}, {1536, 576}};
+    static const enum tr_tensor_type others[] = {TR_T_Q4_0, TR_T_Q5_0, TR_T_Q5_1, TR_T_Q2_K,
+                                                 TR_T_Q3_K, TR_T_Q4_K, TR_T_Q5_K, TR_T_Q6_K,
+                                                 TR_T_F16,  TR_T_BF16, TR_T_F32};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         bench_product(b, TR_T_Q4_1, shapes[i][0], shapes[i][1]);
     bench_product(b, TR_T_Q8_0, 576, 49152);
-    bench_product(b, TR_T_Q4_0, 576, 1536);
-    bench_product(b, TR_T_F16, 576, 1536);
-    bench_product(b, TR_T_F32, 576, 1536);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        bench_product(b, others[i], 768, 1536);
     bench_attention(b, TR_OPS_KV_F16, "attention_f16", 256);
     bench_attention(b, TR_OPS_KV_F16, "attention_f16", 2048);
     bench_attention(b, TR_OPS_KV_Q8_0, "attention_q8_0", 2048);
@@ -224,8 +226,8 @@ static void bench_level(struct bench *b)
 
 static int usage(void)
 {
-    fputs("usage: bench kernels [--threads N] [--level generic|avx2|avx512] [--turn-ms N]\n"
-          "                     [--pool-mib N]\n",
+    fputs("usage: bench kernels [--threads N] [--level generic|avx2|avx512|avx512-vnni]\n"
+          "                     [--turn-ms N] [--pool-mib N]\n",
           stderr);
     return 2;
 }
@@ -245,7 +247,6 @@ static int parse(int argc, char **argv, struct args *a)
                                             {"turn-ms", required_argument, NULL, 'm'},
                                             {"pool-mib", required_argument, NULL, 'p'},
                                             {NULL, 0, NULL, 0}};
-    static const char *const levels[] = {"generic", "avx2", "avx512"};
     int c;
     optind = 1;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -256,8 +257,9 @@ static int parse(int argc, char **argv, struct args *a)
         } else if (c == 'p') {
             a->pool_mib = number(optarg, 65536);
         } else if (c == 'l') {
-            for (a->level = 2; a->level >= 0 && strcmp(levels[a->level], optarg) != 0; a->level--)
-                ;
+            a->level = TR_CPU_AVX512;
+            while (a->level >= 0 && strcmp(tr_cpu_level_name((enum tr_cpu_level)a->level), optarg))
+                a->level--;
             if (a->level < 0)
                 return usage();
         } else {

@@ -60,6 +60,15 @@ static inline struct tr_dev *device(enum tr_ops_math math, enum tr_cpu_level lev
     return dev;
 }
 
+/* Where the F16 scale is in a block, the minimum's behind it. */
+static inline size_t scale_at(enum tr_tensor_type type)
+{
+    struct tr_quant_form f = tr_quant_form(type);
+    if (type == TR_T_Q2_K)
+        return f.bytes - 4U;
+    return type == TR_T_Q3_K || type == TR_T_Q6_K ? f.bytes - 2U : 0;
+}
+
 /* Random GGUF rows of a type: sensible scales, any quants. */
 static inline uint8_t *random_rows(enum tr_tensor_type type, uint32_t n_in, uint32_t n_out)
 {
@@ -81,21 +90,30 @@ static inline uint8_t *random_rows(enum tr_tensor_type type, uint32_t n_in, uint
         }
         return data;
     }
-    size_t block = tr_quant_row_bytes(type, 32);
-    for (uint8_t *p = data; p < data + row * n_out; p += block) {
-        for (size_t i = 0; i < block; i++)
+    struct tr_quant_form f = tr_quant_form(type);
+    for (uint8_t *p = data; p < data + row * n_out; p += f.bytes) {
+        for (size_t i = 0; i < f.bytes; i++)
             p[i] = (uint8_t)rnd();
-        uint16_t d = tr_f32_to_f16(rnd_float() * 0.05F);
-        uint16_t m = tr_f32_to_f16(rnd_float() * 0.3F);
-        memcpy(p, &d, 2);
-        if (type == TR_T_Q4_1)
-            memcpy(p + 2, &m, 2);
+        bool super = f.block == TR_QK_SUPER;
+        uint16_t d = tr_f32_to_f16(rnd_float() * (super ? 0.002F : 0.05F));
+        uint16_t m = tr_f32_to_f16(rnd_float() * (super ? 0.01F : 0.3F));
+        memcpy(p + scale_at(type), &d, 2);
+        if (f.mins)
+            memcpy(p + scale_at(type) + 2, &m, 2);
     }
     return data;
 }
 
-static const enum tr_tensor_type all_types[] = {TR_T_F32,  TR_T_F16,  TR_T_BF16,
-                                                TR_T_Q8_0, TR_T_Q4_0, TR_T_Q4_1};
-enum { N_TYPES = sizeof all_types / sizeof all_types[0] };
+static const enum tr_tensor_type all_types[] = {
+    TR_T_F32,  TR_T_F16,  TR_T_BF16, TR_T_Q8_0, TR_T_Q4_0, TR_T_Q4_1, TR_T_Q5_0,
+    TR_T_Q5_1, TR_T_Q2_K, TR_T_Q3_K, TR_T_Q4_K, TR_T_Q5_K, TR_T_Q6_K};
+enum { N_TYPES = sizeof all_types / sizeof all_types[0], FIRST_QUANT = 3 };
+
+/* The least n_in of a type: one block. */
+static inline uint32_t least(enum tr_tensor_type type)
+{
+    uint32_t block = tr_quant_form(type).block;
+    return block ? block : 32;
+}
 
 #endif

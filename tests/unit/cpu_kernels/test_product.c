@@ -2,6 +2,7 @@
 /* Products: right within tolerance, the same bits at every level, row count, place and thread. */
 #include "fixture.h"
 
+#include <float.h>
 #include <math.h>
 
 struct weights {
@@ -14,6 +15,14 @@ struct weights {
 static struct weights weights(enum tr_tensor_type type, uint32_t n_in, uint32_t n_out)
 {
     return (struct weights){type, n_in, n_out, random_rows(type, n_in, n_out)};
+}
+
+/* Of any shape, one block long and more. */
+static struct weights some_weights(int i, uint32_t most_out)
+{
+    enum tr_tensor_type type = all_types[i % N_TYPES];
+    uint32_t block = least(type);
+    return weights(type, block * rnd_in(1, block == 32 ? 20 : 4), rnd_in(1, most_out));
 }
 
 /* out = x * W^T by a device of its own. */
@@ -67,8 +76,9 @@ static const enum tr_ops_math maths[] = {TR_OPS_INT8, TR_OPS_BLAS, TR_OPS_F32};
 Test(product, is_near_the_exact_sum_in_every_math_mode_and_type)
 {
     for (int t = 0; t < N_TYPES; t++) {
-        struct weights w = weights(all_types[t], 160, 53);
-        float *x = floats(9 * 160);
+        uint32_t n_in = least(all_types[t]) == 32 ? 160 : 512;
+        struct weights w = weights(all_types[t], n_in, 53);
+        float *x = floats((size_t)9 * n_in);
         for (int m = 0; m < 3; m++) {
             float *out = compute(&w, maths[m], TR_CPU_AVX512, 1, x, 9);
             bool quantised = maths[m] == TR_OPS_INT8 && tr_quant_blocked(w.type);
@@ -83,8 +93,8 @@ Test(product, is_near_the_exact_sum_in_every_math_mode_and_type)
 
 Test(product, all_levels_give_the_bits_of_plain_c, .timeout = 300)
 {
-    for (int i = 0; i < 60; i++) {
-        struct weights w = weights(all_types[i % N_TYPES], 32 * rnd_in(1, 20), rnd_in(1, 90));
+    for (int i = 0; i < 10 * N_TYPES; i++) {
+        struct weights w = some_weights(i, 90);
         uint32_t n_rows = i % 3 == 0 ? rnd_in(1, 70) : rnd_in(1, 9);
         float *x = floats((size_t)n_rows * w.n_in);
         enum tr_ops_math math = i % 5 == 4 ? TR_OPS_F32 : TR_OPS_INT8;
@@ -102,24 +112,34 @@ Test(product, all_levels_give_the_bits_of_plain_c, .timeout = 300)
     }
 }
 
+/* All bits of quants and of whole-number scales alike; F16 scales as they were. */
+static void fill_but_scales(const struct weights *w, uint8_t byte)
+{
+    struct tr_quant_form f = tr_quant_form(w->type);
+    size_t at = scale_at(w->type);
+    size_t n = f.mins ? 4 : 2;
+    for (size_t i = 0; i < tr_quant_row_bytes(w->type, w->n_in) * w->n_out; i++) {
+        if (i % f.bytes < at || i % f.bytes >= at + n)
+            w->rows[i] = byte;
+    }
+}
+
 Test(product, extreme_quants_stay_exact_at_every_level)
 {
-    for (int t = 3; t < N_TYPES; t++) {
-        struct weights w = weights(all_types[t], 64, 32);
-        size_t block = tr_quant_row_bytes(w.type, 32);
-        size_t head = w.type == TR_T_Q4_1 ? 4 : 2;
-        for (size_t i = 0; i < tr_quant_row_bytes(w.type, 64) * 32; i++) {
-            if (i % block >= head)
-                w.rows[i] = i / block % 3 == 0 ? 0x80 : (i / block % 3 == 1 ? 0x7F : 0xFF);
-        }
-        float *x = memory(sizeof(float) * 5 * 64);
-        for (int i = 0; i < 5 * 64; i++)
+    static const uint8_t bytes[] = {0x80, 0x7F, 0xFF, 0x00};
+    for (int t = FIRST_QUANT * 4; t < N_TYPES * 4; t++) {
+        uint32_t n_in = 2 * least(all_types[t / 4]);
+        struct weights w = weights(all_types[t / 4], n_in, 32);
+        fill_but_scales(&w, bytes[t % 4]);
+        float *x = memory(sizeof(float) * 5 * n_in);
+        for (uint32_t i = 0; i < 5 * n_in; i++)
             x[i] = i / 32 % 2 ? 3.0F : -3.0F;
         float *plain = compute(&w, TR_OPS_INT8, TR_CPU_GENERIC, 1, x, 5);
-        cr_assert_lt(worst(&w, x, 5, plain), 1e-5);
+        cr_assert_lt(worst(&w, x, 5, plain), 1e-5, "type %d", (int)w.type);
         for (int level = TR_CPU_AVX2; level <= TR_CPU_AVX512; level++) {
             float *out = compute(&w, TR_OPS_INT8, (enum tr_cpu_level)level, 1, x, 5);
-            cr_assert_arr_eq(out, plain, sizeof(float) * 5 * 32);
+            cr_assert_arr_eq(out, plain, sizeof(float) * 5 * 32, "type %d level %d", (int)w.type,
+                             level);
             free(out);
         }
         free(plain);
@@ -130,10 +150,10 @@ Test(product, extreme_quants_stay_exact_at_every_level)
 
 Test(product, a_row_is_the_same_alone_and_in_any_company, .timeout = 300)
 {
-    for (int i = 0; i < 40; i++) {
-        struct weights w = weights(all_types[i % N_TYPES], 32 * rnd_in(1, 20), rnd_in(1, 300));
+    for (int i = 0; i < 4 * N_TYPES; i++) {
+        struct weights w = some_weights(i, 300);
         enum tr_ops_math math = i % 3 == 2 ? TR_OPS_F32 : TR_OPS_INT8;
-        enum tr_cpu_level level = i % 2 ? TR_CPU_AVX512 : TR_CPU_AVX2;
+        enum tr_cpu_level level = (enum tr_cpu_level)(TR_CPU_AVX2 + i % 3);
         float *row = floats(w.n_in);
         float *alone = compute(&w, math, level, 1, row, 1);
         for (uint32_t threads = 1; threads <= 2; threads++) {
@@ -173,51 +193,87 @@ Test(product, poisoned_scales_and_activations_stay_in_their_row)
 {
     static const uint16_t poison[] = {0x0001, 0x7C00, 0xFC00, 0x7E00, 0x7C01};
     static const float bad[] = {1e-42F, 3e38F, -3e38F, 1e-36F, INFINITY, NAN};
-    for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
-        for (int t = 3; t < N_TYPES; t++) {
-            struct weights w = weights(all_types[t], 64, 20);
-            float *x = floats(6 * 64);
-            float *clean = compute(&w, TR_OPS_INT8, (enum tr_cpu_level)level, 1, x, 6);
-            for (int i = 0; i < 6; i++)
-                x[i % 3 * 2 * 64 + i] = bad[i]; /* rows 0, 2, 4 */
-            float *out = compute(&w, TR_OPS_INT8, (enum tr_cpu_level)level, 1, x, 6);
-            for (size_t r = 1; r < 6; r += 2)
-                cr_assert_arr_eq(out + r * 20, clean + r * 20, 20 * sizeof *out);
-            cr_assert(isnan(out[(size_t)2 * 20]), "NaN in a row shows in its outputs");
-            free(out);
-            for (size_t i = 0; i < 5; i++)
-                memcpy(w.rows + i * tr_quant_row_bytes(w.type, 64), &poison[i], 2);
-            free(compute(&w, TR_OPS_INT8, (enum tr_cpu_level)level, 1, x, 6));
-            free(clean);
-            free(x);
-            free(w.rows);
+    for (int i = 0; i <= TR_CPU_AVX512 * N_TYPES + N_TYPES - 1; i++) {
+        enum tr_cpu_level level = (enum tr_cpu_level)(i / N_TYPES);
+        if (i % N_TYPES < FIRST_QUANT)
+            continue;
+        uint32_t n_in = 2 * least(all_types[i % N_TYPES]);
+        struct weights w = weights(all_types[i % N_TYPES], n_in, 20);
+        float *x = floats((size_t)6 * n_in);
+        float *clean = compute(&w, TR_OPS_INT8, level, 1, x, 6);
+        for (uint32_t j = 0; j < 6; j++)
+            x[j % 3 * 2 * n_in + j] = bad[j]; /* rows 0, 2, 4 */
+        float *out = compute(&w, TR_OPS_INT8, level, 1, x, 6);
+        for (size_t r = 1; r < 6; r += 2)
+            cr_assert_arr_eq(out + r * 20, clean + r * 20, 20 * sizeof *out);
+        cr_assert(isnan(out[(size_t)2 * 20]), "NaN in a row shows in its outputs");
+        free(out);
+        for (size_t j = 0; j < 5; j++)
+            memcpy(w.rows + j * tr_quant_row_bytes(w.type, n_in) + scale_at(w.type), &poison[j], 2);
+        out = compute(&w, TR_OPS_INT8, level, 1, x, 6);
+        for (size_t o = 5; o < 20; o++)
+            cr_assert_eq(out[20 + o], clean[20 + o], "an output next to poisoned ones");
+        free(out);
+        free(clean);
+        free(x);
+        free(w.rows);
+    }
+}
+
+/* The smallest of everything: whatever the scales of weights and activations, there is nothing
+ * between zero and numbers of full precision. */
+Test(product, quantised_products_never_meet_a_subnormal_number)
+{
+    static const uint16_t tiny[] = {0x0001, 0x8001, 0x03FF};
+    for (int t = FIRST_QUANT; t < N_TYPES; t++) {
+        struct weights w = weights(all_types[t], least(all_types[t]), 48);
+        size_t row = tr_quant_row_bytes(w.type, w.n_in);
+        struct tr_quant_form f = tr_quant_form(w.type);
+        for (size_t p = 0, i = 0; p < row * 48; p += f.bytes, i++) {
+            memcpy(w.rows + p + scale_at(w.type), &tiny[i % 3], 2);
+            if (f.mins)
+                memcpy(w.rows + p + scale_at(w.type) + 2, &tiny[(i + 1) % 3], 2);
         }
+        float *x = floats((size_t)60 * w.n_in);
+        for (uint32_t i = 0; i < 60 * w.n_in; i++)
+            x[i] = ldexpf(x[i], -20 - (int)(i / w.n_in) * 2);
+        float *out = compute(&w, TR_OPS_INT8, TR_CPU_AVX512, 1, x, 60);
+        bool some = false;
+        for (int i = 0; i < 60 * 48; i++) {
+            cr_assert(out[i] == 0 || fabsf(out[i]) >= FLT_MIN, "type %d: %a", (int)w.type,
+                      (double)out[i]);
+            some = some || out[i] != 0;
+        }
+        cr_assert(some);
+        free(out);
+        free(x);
+        free(w.rows);
     }
 }
 
 Test(product, an_embedded_row_is_the_dequantised_one_in_every_math_mode)
 {
-    for (int t = 0; t < N_TYPES; t++) {
-        struct weights w = weights(all_types[t], 64, 33);
-        size_t row_bytes = tr_quant_row_bytes(w.type, 64);
-        for (int m = 0; m < 3; m++) {
-            struct tr_dev *dev = device(maths[m], TR_CPU_AVX512, 1);
-            void *mem = memory(OPS->mat_bytes(dev, w.type, 64, 33));
-            struct tr_mat mat;
-            struct tr_mat again;
-            uint32_t tokens[3] = {32, 0, 17};
-            float out[3 * 64];
-            float expected[64];
-            OPS->mat_prepare(dev, &mat, w.type, 64, 33, w.rows, mem);
-            OPS->mat_adopt(dev, &again, w.type, 64, 33, mem);
-            OPS->embed(dev, &again, tokens, 3, out);
-            for (size_t i = 0; i < 3; i++) {
-                tr_quant_row(w.type, w.rows + tokens[i] * row_bytes, 64, expected);
-                cr_assert_arr_eq(out + i * 64, expected, sizeof expected);
-            }
-            OPS->close(dev);
-            free(mem);
+    for (int i = 0; i < 3 * N_TYPES; i++) {
+        uint32_t n_in = 2 * least(all_types[i / 3]);
+        struct weights w = weights(all_types[i / 3], n_in, 33);
+        size_t row_bytes = tr_quant_row_bytes(w.type, n_in);
+        struct tr_dev *dev = device(maths[i % 3], TR_CPU_AVX512, 1);
+        void *mem = memory(OPS->mat_bytes(dev, w.type, n_in, 33));
+        struct tr_mat mat;
+        struct tr_mat again;
+        uint32_t tokens[3] = {32, 0, 17};
+        float out[3 * 512];
+        float expected[512];
+        OPS->mat_prepare(dev, &mat, w.type, n_in, 33, w.rows, mem);
+        OPS->mat_adopt(dev, &again, w.type, n_in, 33, mem);
+        OPS->embed(dev, &again, tokens, 3, out);
+        for (size_t r = 0; r < 3; r++) {
+            tr_quant_row(w.type, w.rows + tokens[r] * row_bytes, n_in, expected);
+            cr_assert_arr_eq(out + r * n_in, expected, n_in * sizeof *expected, "type %d math %d",
+                             (int)w.type, i % 3);
         }
+        OPS->close(dev);
+        free(mem);
         free(w.rows);
     }
 }
@@ -225,8 +281,9 @@ Test(product, an_embedded_row_is_the_dequantised_one_in_every_math_mode)
 Test(product, types_and_shapes_that_cannot_be_computed_have_no_size)
 {
     struct tr_dev *dev = device(TR_OPS_INT8, TR_CPU_AVX512, 1);
-    cr_assert_eq(OPS->mat_bytes(dev, TR_T_Q6_K, 256, 16), 0);
+    cr_assert_eq(OPS->mat_bytes(dev, TR_T_Q8_K, 256, 16), 0);
     cr_assert_eq(OPS->mat_bytes(dev, TR_T_Q4_1, 48, 16), 0);
+    cr_assert_eq(OPS->mat_bytes(dev, TR_T_Q6_K, 128, 16), 0);
     cr_assert_eq(OPS->mat_bytes(dev, TR_T_F32, 0, 16), 0);
     cr_assert_eq(OPS->mat_bytes(dev, TR_T_F32, UINT32_MAX, UINT32_MAX), 0);
     OPS->close(dev);

@@ -66,8 +66,10 @@ Test(quant, rows_are_measured_and_unfilled_blocks_refused)
     cr_assert_eq(tr_quant_row_bytes(TR_T_Q8_0, 64), 68);
     cr_assert_eq(tr_quant_row_bytes(TR_T_BF16, 5), 10);
     cr_assert_eq(tr_quant_row_bytes(TR_T_Q4_1, 33), 0);
-    cr_assert_eq(tr_quant_row_bytes(TR_T_Q6_K, 256), 0);
-    cr_assert_not(tr_quant_known(TR_T_Q4_K));
+    cr_assert_eq(tr_quant_row_bytes(TR_T_Q6_K, 512), 420);
+    cr_assert_eq(tr_quant_row_bytes(TR_T_Q6_K, 128), 0);
+    cr_assert_eq(tr_quant_row_bytes(TR_T_Q8_K, 256), 0);
+    cr_assert_not(tr_quant_known(TR_T_Q8_1));
 }
 
 Test(quant, blocks_mean_what_the_format_says)
@@ -94,19 +96,29 @@ Test(quant, blocks_mean_what_the_format_says)
 Test(strip, a_packed_row_reads_back_as_its_source)
 {
     for (int t = 0; t < N_TYPES; t++) {
-        uint32_t n_in = 96;
+        uint32_t n_in = 3 * least(all_types[t]);
         uint32_t n_out = 37;
         uint8_t *rows = random_rows(all_types[t], n_in, n_out);
         uint8_t *mem = memory(tr_strip_bytes(all_types[t], n_in) * tr_strip_count(n_out));
-        float a[96];
-        float b[96];
+        float a[768];
+        float b[768];
         tr_strip_pack(all_types[t], n_in, n_out, rows, mem);
         for (uint32_t r = 0; r < n_out; r++) {
             tr_quant_row(all_types[t], rows + r * tr_quant_row_bytes(all_types[t], n_in), n_in, a);
             tr_strip_row(all_types[t], n_in, mem, r, b);
-            cr_assert_arr_eq(a, b, sizeof a, "type %d row %u", (int)all_types[t], r);
+            cr_assert_arr_eq(a, b, n_in * sizeof *a, "type %d row %u", (int)all_types[t], r);
         }
         free(rows);
         free(mem);
+    }
+}
+
+Test(strip, a_decode_step_reads_hardly_more_than_the_file_holds)
+{
+    for (int t = FIRST_QUANT; t < N_TYPES; t++) {
+        double file = (double)tr_quant_row_bytes(all_types[t], 1024) * TR_STRIP;
+        double packed = (double)tr_strip_bytes(all_types[t], 1024);
+        cr_assert_geq(packed, file);
+        cr_assert_lt(packed / file, 1.04, "type %d: %.3f", (int)all_types[t], packed / file);
     }
 }

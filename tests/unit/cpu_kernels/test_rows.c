@@ -199,8 +199,8 @@ Test(rows, quantised_activations_are_the_same_at_every_level_and_near_their_sour
 {
     enum { DIM = 320 };
     float *x = floats(ROWS * DIM);
-    struct tr_act a[3];
-    void *mem[3];
+    struct tr_act a[TR_CPU_AVX512 + 1];
+    void *mem[TR_CPU_AVX512 + 1];
     for (int level = TR_CPU_GENERIC; level <= TR_CPU_AVX512; level++) {
         struct tr_dev *dev = device(TR_OPS_INT8, (enum tr_cpu_level)level, 1);
         size_t bytes = OPS->act_bytes(dev, ROWS, DIM);
@@ -220,9 +220,12 @@ Test(rows, quantised_activations_are_the_same_at_every_level_and_near_their_sour
         for (size_t i = 0; i < 32; i++)
             sum += a[0].q[b * 32 + i];
         cr_assert_eq(a[0].sum[b], sum);
-        cr_assert_eq(a[0].s[b], a[0].d[b] * (float)sum);
+        for (size_t i = 16; i < 32; i++)
+            sum -= a[0].q[b * 32 + i];
+        cr_assert_eq(a[0].low[b], sum);
+        cr_assert_eq(a[0].s[b], a[0].d[b] * (float)a[0].sum[b]);
     }
-    for (int level = 0; level < 3; level++)
+    for (int level = 0; level <= TR_CPU_AVX512; level++)
         free(mem[level]);
     free(x);
 }
