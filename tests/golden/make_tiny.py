@@ -41,14 +41,14 @@ MODELS = {
         config=dict(rope_parameters=rope("linear", factor=4.0)),
         keys={"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}),
     "llama_yarn": dict(
-        arch="llama", kv=4, types=[Q8_0, BF16], tied=False, ctx=256, runs=[(100, 256)],
-        config=dict(rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=16.0, beta_slow=2.0)),
-        keys={"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64,
+        arch="llama", kv=4, head=32, types=[Q8_0, Q8_0, BF16], tied=False, ctx=4096, runs=[(100, 256)],
+        config=dict(rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=1024, beta_fast=16.0, beta_slow=2.0)),
+        keys={"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 1024,
               "rope.scaling.yarn_beta_fast": 16.0, "rope.scaling.yarn_beta_slow": 2.0}),
     "llama_yarn_plain": dict(  # the values that nobody says
-        arch="llama", kv=2, types=[F16], tied=True, ctx=256, runs=[(100, 256)],
-        config=dict(rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=64)),
-        keys={"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}),
+        arch="llama", kv=2, head=32, types=[F16, Q8_0], tied=True, ctx=4096, runs=[(100, 256)],
+        config=dict(rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=1024)),
+        keys={"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 1024}),
     "llama3": dict(
         arch="llama", kv=2, types=[Q8_0, F16, BF16], tied=True, ctx=256, runs=[(100, 256)], biases="qkvo",
         config=dict(attention_bias=True,
