@@ -16,7 +16,8 @@ packages_build="gcc libc6-dev cmake ninja-build pkg-config libevent-dev libpcre2
   libsqlite3-dev"
 packages_model="python3 python3-pip ca-certificates"
 packages_check="$packages_build $packages_model curl git clang clang-format clang-tidy
-  libclang-rt-14-dev libcriterion-dev libhttp-parser-dev libssl-dev spin procps postgresql"
+  libclang-rt-14-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross libcriterion-dev libhttp-parser-dev
+  libssl-dev spin procps postgresql"
 packages_all="python3-venv nginx-light"
 packages_node="nodejs npm" # where there is no npm
 
