@@ -27,7 +27,7 @@
 
 enum tr_cost_part {
     TR_COST_STEP,       /* each step */
-    TR_COST_DECODE,     /* row of a sequence that decodes */
+    TR_COST_DECODE,     /* row of a sequence that decodes, and its drafts */
     TR_COST_DECODE_KV,  /* position that such a row reads */
     TR_COST_PREFILL,    /* row of a prompt */
     TR_COST_PREFILL_KV, /* position that such a row reads */

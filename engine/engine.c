@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "engine/ngram.h"
+#include "engine/speculate.h"
 #include "sandbox/sandbox.h"
 #include "shm/bell.h"
 #include "shm/region.h"
@@ -21,7 +23,7 @@ static struct tr_backend *open_backend(struct tr_sched *sc, const struct tr_shm 
     b.n_ctx = s->config.n_ctx;
     b.max_seqs = s->config.max_seqs;
     b.max_rows = tr_sched_max_rows(s, &c->sched);
-    b.max_out = tr_sched_max_out(s);
+    b.max_out = tr_sched_max_out(s, &c->sched);
     b.beat = tr_sched_beat;
     b.beat_arg = sc;
     return c->ops->open(&b, info, err);
@@ -51,6 +53,14 @@ static void say_found(const struct tr_sched *sc)
     if (n)
         tr_log(TR_LOG_INFO, "goes on with %u requests of %llu tokens", n,
                (unsigned long long)tokens);
+}
+
+static void say_speculation(const struct tr_shm *s, const struct tr_engine_config *c)
+{
+    if (c->sched.speculate)
+        tr_log(TR_LOG_INFO, "up to %u guessed tokens in a step; %u indexes of %.1f KiB",
+               tr_speculate_rows(s->config.n_vocab), s->config.max_seqs,
+               (double)tr_ngram_place_bytes(s->config.n_ctx) / 1024.0);
 }
 
 static void say_ready(const struct tr_backend_info *info, const struct tr_sched *sc)
@@ -116,6 +126,7 @@ int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
         goto out;
     say_found(sc);
     say_ready(&info, sc);
+    say_speculation(s, c);
     tr_stat_set(s->stat[TR_STAT_ENGINE], TR_STAT_KV_FREE, info.n_kv_blocks);
     tr_sched_turn(sc); /* opens the places: who sees us ready finds them */
     /* Release: what was settled is visible to whoever sees us ready. */

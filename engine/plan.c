@@ -277,24 +277,34 @@ static bool is_full(const struct plan *p)
 
 /* ---- rule 4 ---- */
 
-/* Predicted as prefill: rows of one sequence behind each other. */
+/* One more draft at that position, if the step has the time. */
+static bool add_draft(struct plan *p, uint32_t pos)
+{
+    struct tr_cost_work more = p->work;
+    tr_cost_add_decode(&more, pos);
+    if (p->limit_ns && tr_cost_predict(p->in->cost, &more) > p->limit_ns)
+        return false;
+    p->work = more;
+    return true;
+}
+
+/* The last free blocks are kept for those that grow by a token. */
 static void give_draft_rows(struct plan *p, uint32_t i)
 {
     const struct tr_plan_seq *q = &p->in->seqs[i];
-    uint32_t room = (p->free + tr_kv_blocks_for(q->total)) * TR_KV_BLOCK - q->total;
-    uint32_t n = min2(min2(q->drafts, q->limit - q->total), min2(room, p->in->max_rows - p->rows));
-    n = min2(n, q->row_cap - 1);
-    if (p->limit_ns)
-        n = tr_cost_fit(p->in->cost, &p->work, q->total, n, p->limit_ns);
-    if (!n)
-        return;
-    uint32_t need = tr_kv_blocks_for(q->total + n);
     uint32_t has = tr_kv_blocks_for(q->total) > q->blocks ? tr_kv_blocks_for(q->total) : q->blocks;
+    uint32_t reserve = p->growers + p->blocks, spare = p->free > reserve ? p->free - reserve : 0;
+    uint32_t room = (has + spare) * TR_KV_BLOCK - q->total;
+    uint32_t most =
+        min2(min2(q->drafts, q->limit - q->total), min2(room, p->in->max_rows - p->rows));
+    most = min2(most, q->row_cap - 1);
+    uint32_t n = 0;
+    while (n < most && add_draft(p, q->total + n))
+        n++;
+    uint32_t need = tr_kv_blocks_for(q->total + n);
     p->free -= need - min2(need, has);
     p->todo[i].rows += n;
     p->rows += n;
-    tr_cost_add_prefill(&p->work, q->total, n);
-    p->work.n[TR_COST_LOGITS] += n;
 }
 
 /* ---- rules 5 and 6 ---- */

@@ -93,14 +93,32 @@ out:
     return NULL;
 }
 
-uint32_t tr_sched_max_rows(const struct tr_shm *s, const struct tr_sched_config *c)
+static uint32_t draft_rows(const struct tr_shm *s, const struct tr_sched_config *c)
 {
-    return s->config.max_seqs + (c->prefill_chunk ? c->prefill_chunk : s->config.n_ctx);
+    return c->speculate ? tr_speculate_rows(s->config.n_vocab) : 0;
 }
 
-uint32_t tr_sched_max_out(const struct tr_shm *s)
+uint32_t tr_sched_max_rows(const struct tr_shm *s, const struct tr_sched_config *c)
 {
-    return s->config.max_seqs + TR_ECHO_ROWS;
+    uint32_t chunk = c->prefill_chunk ? c->prefill_chunk : s->config.n_ctx;
+    return s->config.max_seqs + chunk + draft_rows(s, c);
+}
+
+uint32_t tr_sched_max_out(const struct tr_shm *s, const struct tr_sched_config *c)
+{
+    return s->config.max_seqs + TR_ECHO_ROWS + draft_rows(s, c);
+}
+
+static int take_ngrams(struct tr_sched *sc)
+{
+    const struct tr_shm_config *c = &sc->s->config;
+    uint64_t bytes = 0;
+    sc->draft_rows = draft_rows(sc->s, &sc->cfg);
+    sc->ngram = tr_ngram_new(c->max_seqs, c->n_slots, c->n_ctx, &bytes);
+    sc->share = take(sc, c->max_seqs, sizeof(*sc->share));
+    sc->guess = take(sc, c->n_slots, sizeof(*sc->guess));
+    sc->bytes += bytes;
+    return sc->ngram && sc->share && sc->guess ? 0 : -ENOMEM;
 }
 
 int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct tr_backend *b,
@@ -124,7 +142,7 @@ int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct 
     sc->info = *info;
     tr_cost_init(&sc->cost, info->weight_bytes);
     sc->max_rows = tr_sched_max_rows(sc->s, &sc->cfg);
-    sc->max_out = tr_sched_max_out(sc->s);
+    sc->max_out = tr_sched_max_out(sc->s, &sc->cfg);
     uint64_t sampler_bytes = 0;
     sc->kv = tr_kv_new(info->n_kv_blocks, c->n_slots, per_seq, NULL);
     sc->sampler = tr_sampler_new(sc->max_out, c->n_vocab, c->n_ctx, &sampler_bytes);
@@ -133,7 +151,8 @@ int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct 
     sc->tables = take(sc, c->max_seqs, sizeof(*sc->tables));
     sc->jobs = take(sc, sc->max_out, sizeof(*sc->jobs));
     sc->bytes += sampler_bytes;
-    if (!sc->kv || !sc->sampler || !sc->logits || !sc->rows || !sc->tables || !sc->jobs)
+    if (!sc->kv || !sc->sampler || !sc->logits || !sc->rows || !sc->tables || !sc->jobs ||
+        (sc->cfg.speculate && take_ngrams(sc)))
         return tr_errf(err, -ENOMEM, "out of memory for a batch of %u rows", sc->max_rows);
     return 0;
 }
@@ -162,6 +181,9 @@ void tr_sched_free(struct tr_sched *sc)
     free(sc->rows);
     free(sc->tables);
     free(sc->jobs);
+    tr_ngram_free(sc->ngram);
+    free(sc->share);
+    free(sc->guess);
     free(sc);
 }
 

@@ -37,6 +37,9 @@ enum {
 
 struct tr_sched_config {
     uint32_t prefill_chunk; /* prompt tokens in a step; 0: no limit */
+    bool speculate;         /* engine/speculate.h */
+    float
+        draft_floor; /* chance above which a draft gets a row; 0: what pays by the cost of steps */
     uint32_t eog[TR_MAX_EOG];
     uint32_t n_eog;
     uint64_t ttft_target_ns; /* 0: counts as met */
@@ -54,7 +57,7 @@ struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
 
 /* Batch limits for the backend's configuration. */
 uint32_t tr_sched_max_rows(const struct tr_shm *s, const struct tr_sched_config *c);
-uint32_t tr_sched_max_out(const struct tr_shm *s);
+uint32_t tr_sched_max_out(const struct tr_shm *s, const struct tr_sched_config *c);
 
 /* The model is there: allocates the rest.  0, or -errno and a sentence (vocabulary or context that
  * shared memory was not laid out for, KV blocks for less than one context).  The backend stays the

@@ -6,10 +6,12 @@
 #include "engine/cost.h"
 #include "engine/fair.h"
 #include "engine/kv.h"
+#include "engine/ngram.h"
 #include "engine/plan.h"
 #include "engine/sample.h"
 #include "engine/sched.h"
 #include "engine/seq.h"
+#include "engine/speculate.h"
 #include "shm/region.h"
 #include "shm/slot_stat.h"
 #include "shm/stat.h"
@@ -21,6 +23,10 @@ struct tr_job {
     uint32_t id;  /* sampled, or the echoed prompt token */
     bool echo;    /* a log-probability of the prompt, nothing is sampled */
     bool wants_lp;
+    const uint32_t
+        *drafts; /* of its sequence: n_before stand between its tokens and this row, and the */
+    uint32_t n_before; /* next one is the token of the row behind it, if there is one (`is_more`) */
+    bool is_more;
     struct tr_lp lp;
 };
 
@@ -90,6 +96,11 @@ struct tr_sched {
     struct tr_kv_table *tables; /* [max_seqs] */
     struct tr_job *jobs;        /* [max_out] */
     uint32_t n_jobs;
+    uint32_t draft_rows; /* drafts in a step; 0: no speculation, and the next three are not there */
+    struct tr_ngram *ngram;
+    struct tr_share *share; /* [max_seqs] */
+    const uint32_t *
+        *guess; /* [n_slots], as plan_in: where the drafts of a sequence are in this step */
     struct tr_plan_seq *plan_in; /* [n_slots] */
     struct tr_plan_do *plan_do;  /* [n_slots] */
     struct tr_cost cost;         /* of steps */
@@ -225,6 +236,10 @@ void tr_suspect_blame(struct tr_sched *sc);
 bool tr_suspect_is_guilty(const struct tr_seq *q);
 /* Who of plan_in takes which part in the next step; false if there is no suspect among them. */
 bool tr_suspect_trial(struct tr_sched *sc);
+
+/* ---- speculate.c ---- */
+/* Plan_in[i].drafts, as many as each may have, become as many as are worth it; they are in guess[i]. */
+void tr_speculate_offer(struct tr_sched *sc);
 
 /* ---- recover.c ---- */
 void tr_recover(struct tr_sched *sc);

@@ -55,6 +55,21 @@ bool tr_step_is_behind(const struct tr_sched *sc, const struct tr_seq *q)
     return lag_of(q) >= sc->s->config.window || lp_rows(sc, q) == 0;
 }
 
+/* Drafts that could all become tokens: in its window, its logprob ring and its limit there must be room
+ * for them and for the one behind them. */
+static uint32_t draft_room(const struct tr_sched *sc, const struct tr_seq *q,
+                           const struct tr_plan_seq *p)
+{
+    if (!sc->draft_rows || p->state != TR_RUNNING || p->hold || (q->flags & TR_REQ_ECHO_LOGPROBS))
+        return 0;
+    uint64_t room = sc->s->config.window - lag_of(q);
+    uint32_t lp = q->flags & TR_REQ_LOGPROBS ? tr_lpring_room(sc->s, q->slot) : UINT32_MAX;
+    uint32_t left = q->max_tokens - q->n_out;
+    left = left < lp ? left : lp;
+    room = room < left ? room : left;
+    return room > 1 ? (uint32_t)room - 1 : 0;
+}
+
 static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_seq *q)
 {
     struct tr_plan_seq p = {.state = q->closing ? TR_FREE : q->state,
@@ -69,6 +84,7 @@ static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_se
     p.out_rows = echoes(sc, q);
     p.hold = lag_of(q) >= sc->s->config.window || p.row_cap == 0;
     p.ready = q->state == TR_PARKED && tr_step_caught_up(sc, q);
+    p.drafts = draft_room(sc, q, &p);
     return p;
 }
 
@@ -99,6 +115,8 @@ static uint32_t make_plan(struct tr_sched *sc, struct tr_plan_step *step)
 {
     for (uint32_t i = 0; i < sc->n_active; i++)
         sc->plan_in[i] = describe(sc, &sc->seq[sc->active[i]]);
+    if (sc->draft_rows)
+        tr_speculate_offer(sc);
     if (!tr_suspect_trial(sc))
         return plan_for(sc, TR_PLAN_OTHERS, step);
     bool trial = sc->trial_next;
@@ -178,7 +196,8 @@ static void carry_out(struct tr_sched *sc, uint32_t evict)
         struct tr_seq *q = &sc->seq[sc->active[i]];
         if (!sc->plan_do[i].rows)
             continue;
-        int full = tr_kv_reserve(sc->kv, q->slot, tr_seq_total(q));
+        uint32_t total = tr_seq_total(q), until = q->in_kv + sc->plan_do[i].rows;
+        int full = tr_kv_reserve(sc->kv, q->slot, until > total ? until : total);
         TR_ASSERT(full == 0);
         q->n_blocks = tr_kv_table_of(sc->kv, q->slot).n_blocks;
     }
@@ -194,6 +213,8 @@ static uint32_t add_job(struct tr_sched *sc, const struct tr_seq *q, uint32_t po
     j->pos = pos;
     j->echo = echo;
     j->wants_lp = echo || (q->flags & TR_REQ_LOGPROBS);
+    j->n_before = 0;
+    j->is_more = false;
     j->id = echo ? tr_ring_ids(sc->s, q->slot)[pos + 1] : 0;
     return sc->n_jobs++;
 }
@@ -214,6 +235,25 @@ static void add_rows(struct tr_sched *sc, const struct tr_seq *q, uint32_t n, ui
     }
 }
 
+/* Behind the row of its newest token. */
+static void add_drafts(struct tr_sched *sc, const struct tr_seq *q, const uint32_t *drafts,
+                       uint32_t n, struct tr_batch_row *rows)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct tr_job *before = &sc->jobs[sc->n_jobs - 1];
+        TR_ASSERT(before->slot == q->slot && !before->echo);
+        before->drafts = drafts;
+        before->is_more = true;
+        uint32_t out = add_job(sc, q, tr_seq_total(q) + i, false);
+        sc->jobs[out].drafts = drafts;
+        sc->jobs[out].n_before = i + 1;
+        rows[i] = (struct tr_batch_row){
+            .token = drafts[i], .pos = tr_seq_total(q) + i, .seq = rows[-1].seq, .out = out};
+    }
+    if (n)
+        tr_stat_add(sc->stat, TR_STAT_DRAFTED, n);
+}
+
 static struct tr_batch make_batch(struct tr_sched *sc)
 {
     struct tr_batch b = {.rows = sc->rows, .seqs = sc->tables};
@@ -224,10 +264,13 @@ static struct tr_batch make_batch(struct tr_sched *sc)
         if (!n)
             continue;
         sc->tables[b.n_seqs] = tr_kv_table_of(sc->kv, q->slot);
-        add_rows(sc, q, n, b.n_seqs, sc->rows + b.n_rows);
+        uint32_t own = tr_seq_total(q) - q->in_kv < n ? tr_seq_total(q) - q->in_kv : n;
+        add_rows(sc, q, own, b.n_seqs, sc->rows + b.n_rows);
+        if (own < n)
+            add_drafts(sc, q, sc->guess[i], n - own, sc->rows + b.n_rows + own);
         b.n_seqs++;
         b.n_rows += n;
-        q->in_kv += n;
+        q->in_kv += own;
         /* What is computed again is not the client's doing. */
         if (q->n_out == 0 && !q->again)
             tr_fair_serve(sc->fair, q->key, (uint64_t)n * TR_FAIR_PROMPT);
@@ -253,7 +296,9 @@ static void sample_one(void *arg, uint32_t i)
                               .extra = r->extra_len ? &sc->extra[j->slot] : NULL,
                               .ids = tr_ring_ids(sc->s, j->slot),
                               .prompt_len = q->prompt_len,
-                              .n_out = q->n_out,
+                              .n_out = q->n_out + j->n_before,
+                              .drafts = j->drafts,
+                              .n_drafts = j->n_before,
                               .eog = sc->cfg.eog,
                               .n_eog = sc->cfg.n_eog};
     j->id = tr_sample(sc->sampler, i, logits, &in, j->wants_lp ? &j->lp : NULL);
@@ -327,7 +372,7 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
 {
     struct tr_seq *q = &sc->seq[j->slot];
     if (q->in_kv <= j->pos)
-        return false; /* an earlier entry of this sequence had no room */
+        return false; /* an earlier entry had no room, a draft was wrong, or the answer has ended */
     /* The entry first: who sees the token finds its entry.  No room although there was some when
      * the plan was made: the reader's count is nonsense.  The row is made again once it is not. */
     if (j->wants_lp && tr_lpring_push(sc->s, j->slot, &j->lp)) {
@@ -348,6 +393,10 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
     q->again = false;
     tr_fair_serve(sc->fair, q->key, TR_FAIR_ANSWER);
     tr_slot_stat_published(sc->s, q->slot, q->n_out);
+    if (j->is_more && j->id == j->drafts[j->n_before]) {
+        q->in_kv++; /* the row behind was about this token */
+        tr_stat_add(sc->stat, TR_STAT_ACCEPTED, 1);
+    }
     time_token(sc, q);
     if (q->state == TR_PREFILL) {
         atomic_store_explicit(&tr_sched_ring(sc, q)->prefill_done, q->prompt_len,

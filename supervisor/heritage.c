@@ -219,6 +219,7 @@ static void configure_engine(struct tr_heritage *h)
     struct tr_engine_config *e = &h->engine;
     e->ops = sim ? &tr_backend_sim : &tr_backend_cpu;
     e->sched.prefill_chunk = (uint32_t)o->prefill_chunk;
+    e->sched.speculate = o->speculate == 1;
     e->sched.ttft_target_ns = o->ttft_target;
     e->sched.itl_target_ns = o->itl_target;
     e->backend = (struct tr_backend_config){.model_path = *h->model_path ? h->model_path : NULL,

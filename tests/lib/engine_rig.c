@@ -50,7 +50,7 @@ static void open_backend(struct tr_engine_rig *r)
     b.n_ctx = r->c.shm.n_ctx;
     b.max_seqs = r->c.shm.max_seqs;
     b.max_rows = tr_sched_max_rows(&r->s, &r->c.sched);
-    b.max_out = tr_sched_max_out(&r->s);
+    b.max_out = tr_sched_max_out(&r->s, &r->c.sched);
     b.n_threads = or_default(b.n_threads, 1);
     r->backend = r->c.ops->open(&b, &r->info, &err);
     must(r->backend, "backend", &err);

@@ -521,10 +521,14 @@ enum { CHOICES = 10, PROMPT = 40 };
 
 static uint32_t long_prompt[PROMPT];
 
+static bool guesses; /* speculation is on, and some answers are easily guessed */
+
 /* One of each kind: greedy, sampled with everything, a group, logprobs, echoes, a stop string found late,
  * a reader that is always behind, nothing but a prompt. */
 static void submit_all(void)
 {
+    static const struct tr_extra two = {.n_bias = 2,
+                                        .bias = {{TR_SIM_TEXT + 5, 97}, {TR_SIM_TEXT + 6, 100}}};
     static const struct tr_extra e = {.n_bias = 2,
                                       .bias = {{TR_SIM_TEXT + 3, 4}, {TR_SIM_TEXT + 9, -50}},
                                       .n_stop = 1,
@@ -563,6 +567,8 @@ static void submit_all(void)
     how[7] = (struct tr_lives_req){.stop_at = 9, .slow = true};
     how[8].slow = true;
     a[9].params.flags |= TR_REQ_STOP_STRINGS;
+    for (uint32_t i = 3; i < CHOICES && guesses; i++)
+        a[i].extra = &two;
     for (uint32_t i = 0; i < CHOICES; i++) {
         uint32_t n = i == 2 ? 2 : 1;
         tr_lives_submit(&lives, &a[i], &how[i], n);
@@ -598,19 +604,27 @@ static uint64_t completion_of_all(void)
 static struct tr_lives_req want[CHOICES];
 static uint64_t requests, tokens; /* before those that are at work */
 
-static void open_lives(void)
+static void lives_with(bool speculate)
 {
     tr_engine_rig_close(&r);
     struct tr_engine_rig_config c = {
         .shm =
             {.n_ctx = 96, .n_slots = 24, .n_admit = 16, .max_seqs = 5, .window = 16, .ledger = 1},
-        .sched = {.prefill_chunk = 12},
+        .sched = {.prefill_chunk = 12, .speculate = speculate, .draft_floor = 0.2F},
         .kv_blocks = 6};
     tr_engine_rig_open(&r, &c);
     tr_lives_open(&lives, &r);
     submit_all();
     cr_assert_eq(tr_lives_all(&lives, 0), 0);
+}
+
+/* Never speculating, nobody dies. */
+static void open_lives(void)
+{
+    lives_with(false);
     memcpy(want, lives.req, sizeof(want));
+    if (guesses)
+        lives_with(true);
 }
 
 /* The same requests once more; the first engine dies in the middle of it if `twice`. */
@@ -654,11 +668,20 @@ static void everywhere(bool twice, const uint64_t *skips, uint32_t n)
             fired += die_at(p, skips[k]);
         }
     cr_assert_gt(fired, 100, "%lu engines died", fired);
+    cr_assert_eq(guesses, tr_rig_stat(&r, TR_STAT_ACCEPTED) > 1000);
 }
 
 Test(recover, killed_anywhere_nothing_is_another, .timeout = 200)
 {
     static const uint64_t skips[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 17, 23, 40};
+    everywhere(false, skips, sizeof(skips) / sizeof(skips[0]));
+}
+
+/* Between the tokens of one step, too. */
+Test(recover, nor_if_tokens_are_guessed, .timeout = 200)
+{
+    static const uint64_t skips[] = {0, 1, 2, 3, 5, 7, 11, 20, 31, 50};
+    guesses = true;
     everywhere(false, skips, sizeof(skips) / sizeof(skips[0]));
 }
 
