@@ -31,8 +31,11 @@ struct model_facts {
     uint32_t n_vocab;
 };
 
-static void note_eog(struct tr_heritage *h, const struct tr_vocab *v, struct model_facts *m)
+static void note_vocab(struct tr_heritage *h, const struct tr_vocab *v, struct model_facts *m)
 {
+    const char *template = h->opt.chat_template;
+    size_t len;
+    h->chats = *template ? strcmp(template, "none") != 0 : tr_vocab_chat_template(v, &len) != NULL;
     m->n_vocab = tr_vocab_size(v);
     int32_t ids[TR_MAX_EOG];
     size_t n = tr_vocab_eog_ids(v, ids, TR_MAX_EOG);
@@ -52,7 +55,7 @@ static int file_facts(struct tr_heritage *h, struct model_facts *m, struct tr_er
     struct tr_str arch;
     struct tr_vocab *v = tr_vocab_open(g, err);
     if (v) {
-        note_eog(h, v, m);
+        note_vocab(h, v, m);
         tr_vocab_close(v);
         if (tr_gguf_str(g, "general.architecture", &arch) || arch.len > 64)
             tr_errf(err, 0, "%s: general.architecture is missing", h->model_path);
@@ -73,7 +76,7 @@ static int sim_facts(struct tr_heritage *h, struct model_facts *m, struct tr_err
     struct tr_vocab *v = tr_vocab_sim();
     if (!v)
         return tr_errf(err, -ENOMEM, "no memory for the sim vocabulary");
-    note_eog(h, v, m);
+    note_vocab(h, v, m);
     tr_vocab_close(v);
     m->n_ctx = SIM_CTX;
     return 0;

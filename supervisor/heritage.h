@@ -31,6 +31,7 @@ struct tr_heritage {
     int signals; /* the supervisor's, as the next one; closed in every child */
     struct tr_observer observer;
     bool use_ledger;
+    bool chats;            /* there is a chat template */
     char host[256];        /* --host without the brackets it had */
     char model_path[4096]; /* "" for the sim vocabulary */
     char served_name[128];

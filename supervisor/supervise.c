@@ -54,11 +54,12 @@ static void announce(struct tr_supervisor *v)
         return;
     }
     printf("tokenring ready on http://%s%s%s:%u (model %s, %u frontends)\n"
-           "  curl -N http://%s%s%s:%u/v1/chat/completions -H 'Content-Type: application/json' -d "
-           "'{\"model\":\"%s\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Tell "
-           "me about the sea.\"}]}'\n",
+           "  curl -N http://%s%s%s:%u/v1/%s -H 'Content-Type: application/json' -d "
+           "'{\"model\":\"%s\",\"stream\":true,%s}'\n",
            open, host, close, h->port, h->served_name, v->n_front, open, host, close, h->port,
-           h->served_name);
+           h->chats ? "chat/completions" : "completions", h->served_name,
+           h->chats ? "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about the sea.\"}]"
+                    : "\"prompt\":\"The sea is\"");
     fflush(stdout);
 }
 

@@ -282,6 +282,18 @@ static void check_detok(const struct tr_vocab *v, const json_t *row, unsigned li
     free(ids);
 }
 
+/* What a chat template of this model gives, with its control tokens. */
+static void check_template(const struct tr_vocab *v, const json_t *row, unsigned line)
+{
+    bool gemma = strcmp(folder, "gemma3") == 0;
+    const char *template = json_string_value(json_object_get(row, "template"));
+    const json_t *ids = json_object_get(row, "ids");
+
+    if (ids && strcmp(template, gemma ? "gemma_turns" : "smollm2") == 0)
+        verdict(encodes_to(v, text_of(row, "expected"), true, ids), "chat_templates.jsonl", line,
+                "ids");
+}
+
 static void each_row(const struct tr_vocab *v, const char *name, unsigned want_rows,
                      void (*check)(const struct tr_vocab *, const json_t *, unsigned))
 {
@@ -477,6 +489,7 @@ static void check_smollm2(const struct tr_vocab *v)
     each_row(v, "tokenizer", 772, check_tokenizer);
     each_row(v, "decode", 361, check_decode);
     each_row(v, "detok", 163, check_detok);
+    each_row(v, "../chat_templates", 248, check_template);
     check_counts(v, SMOLLM2_COUNTS, sizeof(SMOLLM2_COUNTS) / sizeof(SMOLLM2_COUNTS[0]));
     check_smollm2_markers(v);
 }
@@ -499,6 +512,7 @@ static void check_gemma3(const struct tr_vocab *v)
     each_row(v, "tokenizer", 772, check_tokenizer);
     each_row(v, "decode", 400, check_decode);
     each_row(v, "detok", 168, check_detok);
+    each_row(v, "../chat_templates", 248, check_template);
     check_counts(v, GEMMA3_COUNTS, sizeof(GEMMA3_COUNTS) / sizeof(GEMMA3_COUNTS[0]));
     check_gemma3_markers(v);
     json_decref(opinions[0]);
