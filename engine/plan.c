@@ -337,7 +337,7 @@ static uint32_t rows_for(const struct plan *p, uint32_t i, bool half)
 {
     const struct tr_plan_seq *q = &p->in->seqs[i];
     uint32_t n = min2(left(p, i), q->row_cap - min2(q->row_cap, p->todo[i].rows));
-    n = min2(n, min2(half ? (p->chunk + 1) / 2 : p->chunk, p->in->max_rows - p->rows));
+    n = min2(n, min2(half ? p->chunk - p->chunk / 2 : p->chunk, p->in->max_rows - p->rows));
     if (q->out_rows)
         n = min2(n, p->out);
     if (!p->limit_ns || !n)

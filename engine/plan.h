@@ -114,6 +114,20 @@ struct tr_plan_step {
     struct tr_cost_work work;
 };
 
+/* A step without anybody who decodes may take so much of the target for first tokens: whoever comes
+ * meanwhile waits for its end. */
+enum { TR_PLAN_IDLE_SHARE = 4 };
+
+/* Budgets of a service with these objectives (0: none).  Without a limit of tokens there is none of
+ * time. */
+static inline void tr_plan_set_targets(struct tr_plan_in *in, uint64_t itl_ns, uint64_t ttft_ns)
+{
+    if (in->prefill_chunk) {
+        in->budget_ns = itl_ns;
+        in->idle_ns = ttft_ns / TR_PLAN_IDLE_SHARE;
+    }
+}
+
 /* Fills todo [n].  Returns the step's rows. */
 uint32_t tr_plan_make(const struct tr_plan_in *in, struct tr_plan_do *todo,
                       struct tr_plan_step *step);

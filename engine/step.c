@@ -5,10 +5,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 
-/* A step without anybody who decodes may take so much of the target for first tokens: whoever comes
- * meanwhile waits for its end. */
-enum { IDLE_SHARE = 4 };
-
 /* ---- what the plan is told ---- */
 
 static bool echoes(const struct tr_sched *sc, const struct tr_seq *q)
@@ -103,10 +99,7 @@ static uint32_t plan_for(struct tr_sched *sc, enum tr_plan_part part, struct tr_
                             .free_blocks = tr_kv_n_free(sc->kv),
                             .cost = &sc->cost,
                             .part = part};
-    if (sc->cfg.prefill_chunk) {
-        in.budget_ns = sc->cfg.itl_target_ns;
-        in.idle_ns = sc->cfg.ttft_target_ns / IDLE_SHARE;
-    }
+    tr_plan_set_targets(&in, sc->cfg.itl_target_ns, sc->cfg.ttft_target_ns);
     return tr_plan_make(&in, sc->plan_do, step);
 }
 
