@@ -16,6 +16,7 @@ foreach(noun sse_parse http_client chunk samples scrape)
   tr_tool_unit_test(client ${noun} m)
 endforeach()
 tr_tool_unit_test(replay trace m)
+tr_tool_unit_test(bench playback m)
 
 find_package(Threads REQUIRED)
 add_executable(system_probe_streams

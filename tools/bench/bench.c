@@ -4,6 +4,7 @@
 #include "bench/bare.h"
 #include "bench/kernels.h"
 #include "bench/model.h"
+#include "bench/plan.h"
 #include "bench/readers.h"
 #include "bench/roofline.h"
 
@@ -18,6 +19,7 @@ static const struct {
     {"roofline", tr_bench_roofline_main, "what this machine can do at most"},
     {"kernels", tr_bench_kernels_main, "each operation of the forward pass, beside those limits"},
     {"model", tr_bench_model_main, "prefill and decode of a model, without a server"},
+    {"plan", tr_bench_plan_main, "what the scheduler makes of a trace, in virtual time"},
     {"readers", tr_bench_readers_main, "many clients of a running service in one thread"},
     {"bare", tr_bench_bare_main, "the least that a server of event streams can do"},
 };
