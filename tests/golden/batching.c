@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/golden/batching.c - P10 through the whole engine on the real model: scheduler, paged KV,
  * forward pass and sampler give every request the tokens it has alone, whatever shares the batch,
- * however prompts are cut and whoever is preempted. */
+ * however prompts are cut, whoever is preempted and whatever is guessed. */
 #include "base/gguf.h"
 #include "enginerig/engine_rig.h"
 
@@ -22,6 +22,7 @@ enum { MAX_OUT = 100, MAX_PROMPT = 24, CTX = 128 };
 
 static unsigned passed;
 static unsigned failed;
+static uint64_t accepted;
 static uint32_t prompts[N][MAX_PROMPT];
 static uint32_t want[N][MAX_OUT];
 static uint32_t want_n[N];
@@ -59,6 +60,7 @@ static uint32_t vocab_size(void)
 struct run {
     const char *name;
     uint32_t max_seqs, chunk, kv_blocks, window, threads;
+    bool speculate;
 };
 
 static void open_rig(struct tr_engine_rig *r, const struct run *u)
@@ -70,7 +72,11 @@ static void open_rig(struct tr_engine_rig *r, const struct run *u)
                                    .n_admit = 2 * N,
                                    .max_seqs = u->max_seqs,
                                    .window = u->window};
-    c.sched = (struct tr_sched_config){.prefill_chunk = u->chunk, .eog = {2}, .n_eog = 1};
+    c.sched = (struct tr_sched_config){.prefill_chunk = u->chunk,
+                                       .speculate = u->speculate,
+                                       .draft_floor = 0.1F,
+                                       .eog = {2},
+                                       .n_eog = 1};
     c.backend.model_path = model_path();
     c.backend.math = TR_MATH_INT8;
     c.backend.kv_type = TR_KV_F16;
@@ -97,7 +103,7 @@ static struct tr_rig_ask ask(uint32_t i)
 static void each_alone(void)
 {
     static struct tr_engine_rig r;
-    struct run u = {"alone", 1, 0, 0, CTX, 1};
+    struct run u = {"alone", 1, 0, 0, CTX, 1, false};
     open_rig(&r, &u);
     for (uint32_t i = 0; i < N; i++) {
         struct tr_rig_ask a = ask(i);
@@ -134,22 +140,27 @@ static uint64_t together(const struct run *u)
                 u->name, i, "other tokens than alone");
     verdict(tr_rig_stat(&r, TR_STAT_KV_USED) == 0, u->name, N, "KV blocks are still held");
     uint64_t preempted = tr_rig_stat(&r, TR_STAT_PREEMPTIONS);
+    accepted += tr_rig_stat(&r, TR_STAT_ACCEPTED);
     tr_engine_rig_close(&r);
     return preempted;
 }
 
 int main(void)
 {
-    static const struct run runs[] = {{"whole prompts", 8, 0, 0, CTX, 2},
-                                      {"chunks of 13", 8, 13, 0, CTX, 1},
-                                      {"few blocks", 8, 32, N * 2 / 3, CTX, 2},
-                                      {"slow readers", 6, 20, 6, 40, 1}};
+    static const struct run runs[] = {{"whole prompts", 8, 0, 0, CTX, 2, false},
+                                      {"chunks of 13", 8, 13, 0, CTX, 1, false},
+                                      {"few blocks", 8, 32, N * 2 / 3, CTX, 2, false},
+                                      {"slow readers", 6, 20, 6, 40, 1, false},
+                                      {"guesses", 8, 0, 0, CTX, 2, true},
+                                      {"guesses, few blocks, slow readers", 6, 20, 6, 9, 2, true}};
     uint64_t preempted = 0;
     each_alone();
     for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
         srand((unsigned)i);
         preempted += together(&runs[i]);
     }
+    verdict(accepted > 100, "guesses", 0,
+            "hardly a token was guessed: this tests less than it says");
     verdict(preempted > 0, "all", 0, "nobody was preempted: this tests less than it says");
     printf("%u passed, %u failed\n", passed, failed);
     return failed || !passed;
