@@ -2,6 +2,7 @@
 /* cpu_kernels/strip.c - how weights lie in memory for products. */
 #include "cpu_kernels/strip.h"
 
+#include "base/assert.h"
 #include "cpu_kernels/quant.h"
 
 #include <string.h>
@@ -94,10 +95,12 @@ static void pack_sub(const struct tr_quant_form *f, const struct tr_quant_block 
                      uint8_t *sub)
 {
     for (size_t h = 0; h < 2; h++) {
-        uint8_t byte = (uint8_t)b->sc[h];
-        if (f->mins)
-            byte = f->halves ? (uint8_t)(b->mn[h] << 4 | byte) : (h ? b->mn[0] : byte);
-        sub[h * TR_STRIP + lane] = byte;
+        unsigned byte = (uint8_t)b->sc[h];
+        if (f->mins && f->halves)
+            byte |= (unsigned)b->mn[h] << 4;
+        else if (f->mins && h)
+            byte = b->mn[0];
+        sub[h * TR_STRIP + lane] = (uint8_t)byte;
     }
 }
 
@@ -134,6 +137,7 @@ static void pack_block_row(enum tr_tensor_type type, uint32_t n_in, const uint8_
     size_t n_blocks = n_in / TR_QK;
     uint8_t *scales = strip + n_blocks * quant_bytes;
     size_t head = (f.mins ? 2 : 1) * (size_t)TR_STRIP_SCALE;
+    TR_ASSERT(parts);
 
     for (size_t i = 0; i < n_blocks; i++) {
         struct tr_quant_block b;
@@ -177,6 +181,7 @@ void tr_strip_block(enum tr_tensor_type type, uint32_t n_in, const void *strip, 
     size_t quant_bytes = tr_strip_quant_bytes(type);
     size_t parts = f.block / TR_QK;
     const uint8_t *quants = strip;
+    TR_ASSERT(parts);
     const uint8_t *s = quants + n_in / TR_QK * quant_bytes + i / parts * tr_strip_scale_bytes(type);
 
     *out = (struct tr_quant_block){.sc = {1, 1}};

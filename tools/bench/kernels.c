@@ -258,7 +258,8 @@ static int parse(int argc, char **argv, struct args *a)
             a->pool_mib = number(optarg, 65536);
         } else if (c == 'l') {
             a->level = TR_CPU_AVX512;
-            while (a->level >= 0 && strcmp(tr_cpu_level_name((enum tr_cpu_level)a->level), optarg))
+            while (a->level >= 0 &&
+                   strcmp(tr_cpu_level_name((enum tr_cpu_level)a->level), optarg) != 0)
                 a->level--;
             if (a->level < 0)
                 return usage();
