@@ -78,7 +78,7 @@ struct tr_backend_info {
     uint64_t kv_block_bytes; /* all layers, K and V */
     uint64_t weight_bytes;   /* what a decode step reads */
     bool deterministic;      /* P10 holds (false for blas) */
-    char description[160];   /* one line for the start-up log */
+    char description[224];   /* one line for the start-up log */
 };
 
 struct tr_backend;

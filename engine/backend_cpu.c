@@ -67,10 +67,27 @@ static int plan_kv(const struct tr_model *m, const struct tr_backend_config *c,
     return 0;
 }
 
+/* What of a model's attention a reader of the log would ask about; empty for plain attention. */
+static const char *describe_attention(const struct tr_hparams *hp, char out[64])
+{
+    static const char *const scalings[] = {"", ", RoPE linear", ", RoPE yarn", ", RoPE longrope"};
+    uint32_t n_local = 0;
+    for (uint32_t i = 0; i < hp->n_layer; i++)
+        n_local += hp->local[i];
+    bool scaled = hp->rope.factor != 1 || hp->rope.scaling == TR_ROPE_LONG;
+    int n = snprintf(out, 64, "%s", scaled ? scalings[hp->rope.scaling] : "");
+    if (hp->window)
+        snprintf(out + n, 64 - (size_t)n,
+                 ", window %" PRIu32 " in %" PRIu32 " of %" PRIu32 " layers", hp->window, n_local,
+                 hp->n_layer);
+    return out;
+}
+
 static void describe(const struct tr_backend *b, const struct tr_backend_config *c,
                      const struct tr_forward_config *fc, struct tr_backend_info *info)
 {
     const struct tr_model *m = b->model;
+    char attention[64];
     *info = (struct tr_backend_info){
         .n_vocab = m->hp.n_vocab,
         .n_ctx = fc->n_ctx,
@@ -82,11 +99,12 @@ static void describe(const struct tr_backend *b, const struct tr_backend_config 
     };
     snprintf(info->description, sizeof(info->description),
              "%s %.32s, cpu %s %s, %" PRIu32 " threads, weights %.1f MB, ctx %" PRIu32
-             ", KV %s %" PRIu32 " x %" PRIu64 " kB, scratch %.1f MB%s",
+             ", KV %s %" PRIu32 " x %" PRIu64 " kB, scratch %.1f MB%s%s",
              m->arch, m->name, math_names[c->math],
              tr_cpu_level_name(tr_cpu_level_find(TR_CPU_AVX512)), c->n_threads,
              (double)m->weights_len / 1e6, fc->n_ctx, kv_names[c->kv_type], fc->n_kv_blocks,
              info->kv_block_bytes / 1000, (double)tr_forward_scratch_bytes(b->forward) / 1e6,
+             describe_attention(&m->hp, attention),
              info->deterministic ? "" : ", not deterministic");
 }
 

@@ -424,6 +424,25 @@ Test(backend_cpu, memory_is_planned_from_the_configuration)
     unlink(path);
 }
 
+Test(backend_cpu, windows_and_scaling_are_told)
+{
+    char path[64];
+    size_t len;
+    struct tr_gw *w = LLAMA(.arch = "gemma3", .n_layer = 7, .window = 512);
+    tr_gw_f32(w, "gemma3.rope.scale_linear", 8);
+    uint8_t *bytes = tr_gw_finish(w, &len);
+    tr_gw_save(bytes, len, path);
+    free(bytes);
+    struct tr_backend_info info;
+    struct tr_errbuf err = {""};
+    struct tr_backend *b = open_file(path, (struct tr_backend_config){.max_seqs = 1}, &info, &err);
+    cr_assert(ne(ptr, b, NULL), "%s", err.msg);
+    cr_expect(strstr(info.description, ", RoPE linear, window 512 in 6 of 7 layers") != NULL, "%s",
+              info.description);
+    tr_backend_cpu.close(b);
+    unlink(path);
+}
+
 Test(backend_cpu, a_kv_type_that_cannot_hold_the_heads_is_refused)
 {
     char path[64];
