@@ -6,6 +6,7 @@
  * the caller wrote before.  Pauses of different lengths let workers spin, fall asleep and be late. */
 #include "cpu_kernels/threads.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -58,6 +59,33 @@ static int hammer(uint32_t n_threads, uint32_t rounds, uint32_t pause_every, uin
     return bad;
 }
 
+/* The same in ranges; now and then whoever has the last one sleeps in it, so that a worker is left
+ * out and let in again. */
+static void tasks(void *arg, uint32_t first, uint32_t end)
+{
+    struct operation *o = arg;
+    if (o->input % 50 == 49 && end == TASKS)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (uint32_t i = first; i < end; i++)
+        task(o, i);
+}
+
+static int hammer_ranges(uint32_t n_threads, uint32_t rounds, uint32_t grain, bool pinned)
+{
+    struct tr_threads *t = tr_threads_start(n_threads, NULL);
+    struct operation o = {.spin = 20};
+    int bad = !t || (pinned && tr_threads_pin(t) != 0);
+    for (uint32_t r = 0; t && r < rounds; r++) {
+        memset(o.result, 0, sizeof o.result);
+        o.input = r;
+        tr_threads_ranges(t, TASKS, grain, tasks, &o);
+        bad |= check(&o, TASKS);
+    }
+    bad |= t && n_threads == 1 && tr_threads_left_out(t) != 0;
+    tr_threads_stop(t);
+    return bad;
+}
+
 int main(void)
 {
     static const uint32_t cases[][4] = {{1, 1000, 0, 10},   {2, 20000, 0, 10}, {2, 300, 1, 10},
@@ -68,9 +96,11 @@ int main(void)
 
     for (int i = 0; i < n; i++)
         failed += hammer(cases[i][0], cases[i][1], cases[i][2], cases[i][3]);
+    for (uint32_t i = 0; i < 8; i++)
+        failed += hammer_ranges(i % 4 + 1, 4000, i % 3, i > 3);
     /* Starting and stopping, with and without work in between. */
     for (uint32_t i = 0; i < 200; i++)
         failed += hammer(i % 5 + 1, i % 3, 0, 1);
-    printf("%d passed, %d failed\n", n + 200 - failed, failed);
+    printf("%d passed, %d failed\n", n + 208 - failed, failed);
     return failed != 0;
 }

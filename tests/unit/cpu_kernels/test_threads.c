@@ -4,6 +4,7 @@
 
 #include "cpu_kernels/threads.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -86,6 +87,94 @@ Test(threads, pinned_threads_do_the_same)
     tr_threads_for(t, 1000, count, &c);
     for (uint32_t i = 0; i < 1000; i++)
         cr_assert_eq(c.done[i], 1);
+    tr_threads_stop(t);
+}
+
+static pthread_t caller;
+static _Atomic uint32_t by_workers; /* tasks that a worker did */
+static _Atomic bool lose_core;
+
+/* A worker that is off its core in the middle of a task looks the same whoever took the core. */
+static void lose_core_in_a_worker(void *arg, uint32_t i)
+{
+    count(arg, i);
+    if (pthread_equal(pthread_self(), caller))
+        return;
+    atomic_fetch_add(&by_workers, 1);
+    if (atomic_load(&lose_core))
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+
+Test(threads, a_worker_that_loses_its_core_is_left_out_and_let_in_again, .timeout = 60)
+{
+    struct tr_threads *t = tr_threads_start(2, NULL);
+    caller = pthread_self();
+    for (int times = 0; times < 3; times++) {
+        uint64_t before = tr_threads_left_out(t);
+        uint32_t done = atomic_load(&by_workers);
+        /* Until it has taken a task and was waited for; then until it takes one again. */
+        atomic_store(&lose_core, true);
+        while (tr_threads_left_out(t) == before) {
+            struct counts c = {0};
+            tr_threads_for(t, 8, lose_core_in_a_worker, &c);
+            for (uint32_t i = 0; i < 8; i++)
+                cr_assert_eq(c.done[i], 1);
+        }
+        atomic_store(&lose_core, false);
+        cr_assert_gt(atomic_load(&by_workers), done);
+        done = atomic_load(&by_workers);
+        while (atomic_load(&by_workers) == done) {
+            struct counts c = {0};
+            tr_threads_for(t, 8, lose_core_in_a_worker, &c);
+            for (uint32_t i = 0; i < 8; i++)
+                cr_assert_eq(c.done[i], 1);
+        }
+    }
+    tr_threads_stop(t);
+}
+
+/* A worker's task that is long, while the caller's are short. */
+static void long_in_a_worker(void *arg, uint32_t i)
+{
+    (void)i;
+    struct timespec s;
+    uint64_t begin, ns;
+    if (pthread_equal(pthread_self(), caller))
+        return;
+    atomic_fetch_add((_Atomic uint32_t *)arg, 1);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &s);
+    begin = (uint64_t)s.tv_sec * 1000000000U + (uint64_t)s.tv_nsec;
+    do {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &s);
+        ns = (uint64_t)s.tv_sec * 1000000000U + (uint64_t)s.tv_nsec - begin;
+    } while (ns < 2000000);
+}
+
+Test(threads, a_worker_that_works_for_long_is_not_left_out, .timeout = 60)
+{
+    struct tr_threads *t = tr_threads_start(2, NULL);
+    caller = pthread_self();
+    /* Somebody else may really take its core: then once more. */
+    for (int tries = 0;; tries++) {
+        uint64_t before = tr_threads_left_out(t);
+        _Atomic uint32_t n = 0;
+        while (atomic_load(&n) < 3)
+            tr_threads_for(t, 8, long_in_a_worker, &n);
+        if (tr_threads_left_out(t) == before)
+            break;
+        cr_assert_lt(tries, 50);
+    }
+    tr_threads_stop(t);
+}
+
+Test(threads, a_pool_that_left_out_a_worker_ends, .timeout = 60)
+{
+    struct tr_threads *t = tr_threads_start(2, NULL);
+    struct counts c = {0};
+    caller = pthread_self();
+    atomic_store(&lose_core, true);
+    while (tr_threads_left_out(t) == 0)
+        tr_threads_for(t, 8, lose_core_in_a_worker, &c);
     tr_threads_stop(t);
 }
 
