@@ -100,6 +100,19 @@ static void futex_wake_all(_Atomic uint32_t *word)
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* One half of the handshake with a sleeper: after it has opened or left, a thread looks whether it
+ * must wake somebody; the other announces itself, then looks once more.  All of it sequentially
+ * consistent, so that one of the two sees the other. */
+static bool sleeps(_Atomic uint32_t *who)
+{
+    return atomic_load_explicit(who, memory_order_seq_cst) != 0;
+}
+
+static void announce(_Atomic uint32_t *who)
+{
+    atomic_fetch_add_explicit(who, 1, memory_order_seq_cst);
+}
+
 /* --- sharing out --- */
 
 static uint64_t range_of(uint32_t first, uint32_t end)
@@ -158,9 +171,7 @@ static uint32_t await_gate(struct tr_threads *t, uint32_t done_op)
             return w;
         pause_cpu();
     }
-    /* Announce, then look: the caller opens, then looks for sleepers.  Both sequentially
-     * consistent, so one of the two sees the other. */
-    atomic_fetch_add_explicit(&t->sleepers, 1, memory_order_seq_cst);
+    announce(&t->sleepers);
     while (!wanted(w = atomic_load_explicit(&t->gate, memory_order_seq_cst), done_op))
         futex_wait(&t->gate, w);
     atomic_fetch_sub_explicit(&t->sleepers, 1, memory_order_relaxed);
@@ -186,11 +197,10 @@ static void leave(struct worker *me)
     if (atomic_load_explicit(&t->caller_sleeps, memory_order_relaxed))
         atomic_store_explicit(&me->left_ns, tr_now_ns(), memory_order_relaxed);
     atomic_store_explicit(&me->inside, 0, memory_order_relaxed);
-    /* Release: what the tasks wrote is whole before the caller sees us gone.  Sequentially
-     * consistent because of caller_sleeps, as in await_gate. */
+    /* Release: what the tasks wrote is whole before the caller sees us gone.  More, because of
+     * `sleeps`. */
     uint32_t w = atomic_fetch_sub_explicit(&t->gate, 1, memory_order_seq_cst) - 1;
-    if ((w & (GATE_OPEN | GATE_INSIDE)) == 0 &&
-        atomic_load_explicit(&t->caller_sleeps, memory_order_seq_cst))
+    if ((w & (GATE_OPEN | GATE_INSIDE)) == 0 && sleeps(&t->caller_sleeps))
         futex_wake_all(&t->gate);
 }
 
@@ -299,7 +309,7 @@ static void await_empty(struct tr_threads *t)
     }
     uint64_t began = tr_now_ns();
     note_waiting(t);
-    atomic_store_explicit(&t->caller_sleeps, 1, memory_order_seq_cst);
+    announce(&t->caller_sleeps);
     uint32_t w;
     while ((w = atomic_load_explicit(&t->gate, memory_order_seq_cst)) & GATE_INSIDE)
         futex_wait(&t->gate, w);
@@ -340,12 +350,13 @@ void tr_threads_ranges(struct tr_threads *t, uint32_t n, uint32_t grain,
     t->arg = arg;
     share_out(t, n);
     t->op = (t->op + GATE_OP_ONE) & GATE_OP;
-    /* Publishes the fields above to whoever enters; sequentially consistent with `sleepers`. */
+    /* Release: the fields above, for whoever enters.  More, because of `sleeps`. */
     atomic_store_explicit(&t->gate, GATE_OPEN | t->op, memory_order_seq_cst);
-    if (atomic_load_explicit(&t->sleepers, memory_order_seq_cst) != 0)
+    if (sleeps(&t->sleepers))
         futex_wake_all(&t->gate);
     work(t, 0);
-    atomic_fetch_and_explicit(&t->gate, ~GATE_OPEN, memory_order_acq_rel);
+    /* Relaxed: nobody new comes in; what those inside write is waited for in await_empty. */
+    atomic_fetch_and_explicit(&t->gate, ~GATE_OPEN, memory_order_relaxed);
     await_empty(t);
 }
 
