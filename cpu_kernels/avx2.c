@@ -17,6 +17,8 @@
 
 #include "cpu_kernels/product.inl"
 #include "cpu_kernels/rows.inl"
+#include "cpu_kernels/kv.inl"
+
 #include "cpu_kernels/attention.inl"
 
 const struct tr_kernels tr_kernels_avx2 = TR_KERNEL_TABLE;

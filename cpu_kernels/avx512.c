@@ -38,6 +38,8 @@ TR_INLINE void dot(const int R, const int max, const i16 *w, const int8_t *q, si
 
 #include "cpu_kernels/product.inl"
 #include "cpu_kernels/rows.inl"
+#include "cpu_kernels/kv.inl"
+
 #include "cpu_kernels/attention.inl"
 
 const struct tr_kernels tr_kernels_avx512 = TR_KERNEL_TABLE;

@@ -31,13 +31,15 @@ static void cpu_close(struct tr_dev *dev)
     if (!dev)
         return;
     tr_threads_stop(dev->threads);
+    tr_attend_room_free(dev->attend);
     free(dev);
 }
 
 struct tr_dev *tr_cpu_open(const struct tr_cpu_config *c, struct tr_errbuf *err)
 {
     struct tr_dev *dev = calloc(1, sizeof *dev);
-    if (!dev) {
+    if (!dev || !(dev->attend = tr_attend_room_new())) {
+        cpu_close(dev);
         tr_errf(err, -ENOMEM, "no memory for the CPU backend");
         return NULL;
     }

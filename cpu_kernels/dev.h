@@ -39,11 +39,13 @@ struct tr_row_op {
 
 /* So many of them wait for each other at most. */
 enum { TR_CPU_WAITING = 12 };
+struct tr_attend_room; /* cache.c */
 
 struct tr_dev {
     enum tr_ops_math math;
     const struct tr_kernels *k;
     struct tr_threads *threads;
+    struct tr_attend_room *attend;
     struct tr_blas blas;
     bool deferring;
     uint32_t n_waiting;
@@ -105,6 +107,8 @@ void tr_cpu_kv_write(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer,
                      const float *v);
 
 /* cache.c */
+struct tr_attend_room *tr_attend_room_new(void);    /* NULL without memory */
+void tr_attend_room_free(struct tr_attend_room *m); /* NULL is fine */
 void tr_cpu_attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer,
                       const struct tr_place *places, uint32_t n_rows, const float *q,
                       uint32_t n_head, const struct tr_attend_params *p, float *out);

@@ -68,6 +68,8 @@ static void quant_tile(const int R, const enum tr_tensor_type type, const uint8_
 
 #include "cpu_kernels/product.inl"
 #include "cpu_kernels/rows.inl"
+#include "cpu_kernels/kv.inl"
+
 #include "cpu_kernels/attention.inl"
 
 const struct tr_kernels tr_kernels_generic = TR_KERNEL_TABLE;

@@ -21,6 +21,16 @@ typedef void tr_quantise_fn(const float *x, uint32_t dim, int8_t *q, float *d, f
 typedef void tr_product_fn(const struct tr_mat *w, const struct tr_act *a, uint32_t first,
                            uint32_t last, float *out);
 
+/* Queries (rows times heads of a group) of a prompt that are worth a task: enough to share what is
+ * read of K and V. */
+enum { TR_ATTEND_QUERIES = 48 };
+
+/* Floats in which one query's partition is kept. */
+static inline size_t tr_attend_slot_floats(uint32_t head_dim)
+{
+    return 16 + (size_t)head_dim;
+}
+
 /* A run of rows of one sequence at consecutive positions, against one KV head. */
 struct tr_attend {
     const struct tr_kv *kv;
@@ -33,6 +43,11 @@ struct tr_attend {
     struct tr_attend_params p;
     const float *q; /* [n_rows, n_head, head_dim] */
     float *out;     /* the same shape; only the heads that read head_kv are written */
+    uint32_t part;  /* partitions [part, part_end) of the context are the task's */
+    uint32_t part_end;
+    float *slots;        /* NULL: they are all there are.  Else others compute the other ones: */
+    uint32_t first_part; /* all n_parts from this one on lie in slots, [queries, n_parts] of */
+    uint32_t n_parts;    /* tr_attend_slot_floats, and attend_merge joins them at the end */
 };
 
 struct tr_kernels {
@@ -51,6 +66,7 @@ struct tr_kernels {
     void (*kv_write)(const struct tr_kv *kv, uint8_t *block, uint32_t off, const float *k,
                      const float *v);
     void (*attend)(const struct tr_attend *a);
+    void (*attend_merge)(const struct tr_attend *a);
 };
 
 extern const struct tr_kernels tr_kernels_generic;
@@ -71,7 +87,8 @@ extern const struct tr_kernels tr_kernels_avx512;
                 [TR_T_Q6_K] = product_q6_k,                                                         \
             },                                                                                      \
         .rms_norm = rms_norm, .norm_add = norm_add, .add = add, .scale = scale,                     \
-        .silu_mul = silu_mul, .gelu_mul = gelu_mul, .kv_write = kv_write, .attend = attend          \
+        .silu_mul = silu_mul, .gelu_mul = gelu_mul, .kv_write = kv_write, .attend = attend,         \
+        .attend_merge = attend_merge                                                                \
     }
 
 /* Unrolls the loop that follows; its bound is a constant after inlining. */

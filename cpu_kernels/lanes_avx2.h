@@ -18,6 +18,9 @@ typedef struct {
 
 #define TR_BOTH(expr_a, expr_b) ((v16){(expr_a), (expr_b)})
 
+/* Accumulators that fit into the 16 registers beside what they are made from. */
+#define V16_ACC 6
+
 TR_INLINE v16 v16_set1(float x)
 {
     return TR_BOTH(_mm256_set1_ps(x), _mm256_set1_ps(x));
@@ -88,6 +91,22 @@ TR_INLINE v16 v16_zero_below(v16 y, v16 x, float limit)
     __m256 lim = _mm256_set1_ps(limit);
     return TR_BOTH(_mm256_andnot_ps(_mm256_cmp_ps(x.a, lim, _CMP_LT_OQ), y.a),
                    _mm256_andnot_ps(_mm256_cmp_ps(x.b, lim, _CMP_LT_OQ), y.b));
+}
+
+TR_INLINE float v16_sum(v16 x)
+{
+    __m256 e = _mm256_add_ps(x.a, x.b);
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
+}
+
+TR_INLINE float v16_top(v16 x)
+{
+    __m256 e = _mm256_max_ps(x.a, x.b);
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_shuffle_ps(q, q, 1)));
 }
 
 TR_INLINE __m256 max_abs8(__m256 m, __m256 x)

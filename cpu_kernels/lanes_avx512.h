@@ -12,6 +12,9 @@
 
 typedef __m512 v16;
 
+/* Accumulators that fit into the 32 registers beside what they are made from. */
+#define V16_ACC 24
+
 TR_INLINE v16 v16_set1(float x)
 {
     return _mm512_set1_ps(x);
@@ -81,6 +84,22 @@ TR_INLINE v16 v16_zero_below(v16 y, v16 x, float limit)
 {
     __mmask16 below = _mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_LT_OQ);
     return _mm512_maskz_mov_ps(_knot_mask16(below), y);
+}
+
+TR_INLINE float v16_sum(v16 x)
+{
+    __m256 e = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
+}
+
+TR_INLINE float v16_top(v16 x)
+{
+    __m256 e = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_shuffle_ps(q, q, 1)));
 }
 
 TR_INLINE v16 v16_max_abs(v16 m, v16 x)

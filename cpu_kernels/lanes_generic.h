@@ -3,7 +3,7 @@
  *
  * The kernels in *.inl are written once over `v16` and compiled once per instruction level; this
  * is the meaning of each operation on it, and lanes_avx2.h and lanes_avx512.h do the same bit for
- * bit.  Lanes never meet: no operation here adds across them. */
+ * bit.  Lanes do not meet, but for v16_sum and v16_top. */
 #ifndef TR_CPU_KERNELS_LANES_GENERIC_H
 #define TR_CPU_KERNELS_LANES_GENERIC_H
 
@@ -22,6 +22,9 @@
 typedef struct {
     float f[16];
 } v16;
+
+/* Accumulators that fit into registers beside what they are made from (here: any number). */
+#define V16_ACC 24
 
 TR_INLINE v16 v16_set1(float x)
 {
@@ -104,6 +107,24 @@ TR_INLINE v16 v16_zero_below(v16 y, v16 x, float limit)
 {
     TR_EACH_LANE y.f[l] = x.f[l] < limit ? 0.0F : y.f[l];
     return y;
+}
+
+/* The sum of the lanes, folded in halves: l and l + 8, then l and l + 4, ... */
+TR_INLINE float v16_sum(v16 a)
+{
+    for (int half = 8; half >= 1; half /= 2) {
+        for (int l = 0; l < half; l++)
+            a.f[l] += a.f[l + half];
+    }
+    return a.f[0];
+}
+
+/* The largest lane; no lane is NaN. */
+TR_INLINE float v16_top(v16 a)
+{
+    for (int l = 1; l < 16; l++)
+        a.f[0] = a.f[l] > a.f[0] ? a.f[l] : a.f[0];
+    return a.f[0];
 }
 
 /* The larger of m and |a| by their bits: NaN counts as more than infinity.  m is not negative. */
