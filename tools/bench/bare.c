@@ -99,20 +99,18 @@ static int serve(const struct args *a, const int *fd)
     return 0;
 }
 
-static int usage(void)
+static int usage(FILE *f)
 {
-    fprintf(stderr, "usage: tokenring bench bare [--sockets N] [--rounds N] [--bytes N] "
-                    "[--round-us N]\n");
-    return 2;
+    fprintf(f, "usage: tokenring bench bare [--sockets N] [--rounds N] [--bytes N] "
+               "[--round-us N]\n");
+    return f == stdout ? 0 : 2;
 }
 
 int tr_bench_bare_main(int argc, char **argv)
 {
-    static const struct option options[] = {{"sockets", 1, NULL, 's'},
-                                            {"rounds", 1, NULL, 'r'},
-                                            {"bytes", 1, NULL, 'b'},
-                                            {"round-us", 1, NULL, 'u'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"sockets", 1, NULL, 's'}, {"rounds", 1, NULL, 'r'},
+                                            {"bytes", 1, NULL, 'b'},   {"round-us", 1, NULL, 'u'},
+                                            {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
     struct args a = {.sockets = 1000, .rounds = 200, .bytes = 240};
     int c;
     optind = 1;
@@ -127,10 +125,10 @@ int tr_bench_bare_main(int argc, char **argv)
         else if (c == 'u')
             a.round_us = v;
         else
-            return usage();
+            return usage(c == 'h' ? stdout : stderr);
     }
     if (optind != argc || !a.sockets || a.bytes < BYTES_MIN || a.bytes > BYTES_MAX)
-        return usage();
+        return usage(stderr);
     int *fd = calloc(a.sockets, sizeof(*fd));
     int listener = fd ? listen_here() : -1, rc = listener < 0;
     uint32_t n = 0;

@@ -3,10 +3,12 @@
 #include "bench/kernels.h"
 
 #include "base/clock.h"
+#include "bench/limits.h"
 #include "cpu_kernels/ops.h"
 #include "cpu_kernels/quant.h"
 
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +32,7 @@ struct bench {
     float *x;
     float *y;
     float *out;
+    struct tr_limits limits;
 };
 
 /* One call of what is measured; `i` counts calls. */
@@ -58,11 +61,14 @@ static double measure(struct bench *b, call_fn *call, void *arg)
     return best;
 }
 
+/* `peak`: what the machine can do at most of the multiply-adds that this operation uses. */
 static void report(const struct bench *b, const char *op, const char *shape, uint32_t rows,
-                   double us, double bytes, double macs)
+                   double us, double bytes, double macs, double peak)
 {
-    printf("%s,%s,%u,%s,%u,%.2f,%.2f,%.2f\n", op, shape, rows, tr_cpu_level_name(b->level),
-           b->n_threads, us, bytes / us / 1000.0, macs / us / 1000.0);
+    double gb_s = bytes / us / 1000.0, gmac_s = macs / us / 1000.0;
+    printf("%s,%s,%u,%s,%u,%.2f,%.2f,%.0f,%.2f,%.0f\n", op, shape, rows,
+           tr_cpu_level_name(b->level), b->n_threads, us, gb_s, 100 * gb_s / b->limits.reread_gb_s,
+           gmac_s, peak > 0 ? 100 * gmac_s / peak : 0.0);
     fflush(stdout);
 }
 
@@ -120,7 +126,8 @@ static void bench_product(struct bench *b, enum tr_tensor_type type, uint32_t n_
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         OPS->act_set(b->dev, &p.act, b->x, rows[r]);
         double us = measure(b, call_product, &p);
-        report(b, op, shape, rows[r], us, (double)bytes, (double)n_in * n_out * rows[r]);
+        report(b, op, shape, rows[r], us, (double)bytes, (double)n_in * n_out * rows[r],
+               tr_quant_blocked(type) ? b->limits.int8_gmac_s : b->limits.fma_gmac_s);
     }
     free(mem);
     free(p.mats);
@@ -167,7 +174,7 @@ static void bench_attention(struct bench *b, enum tr_ops_kv type, const char *op
             a.places[i] = (struct tr_place){blocks, n - a.n_rows + i};
         double us = measure(b, call_attention, &a);
         report(b, op, shape, a.n_rows, us, (double)a.kv.n_blocks * (double)a.kv.block_bytes,
-               (double)n * a.n_rows * a.n_head * 64 * 2);
+               (double)n * a.n_rows * a.n_head * 64 * 2, b->limits.fma_gmac_s);
     }
     free(a.kv.mem);
 }
@@ -198,9 +205,9 @@ static void bench_rows(struct bench *b)
         struct tr_act act;
         void *mem = filled(OPS->act_bytes(b->dev, n, DIM_MAX));
         OPS->act_init(b->dev, &act, n, DIM_MAX, mem);
-        report(b, "rms_norm", "576", n, measure(b, call_norm, &n), 4.0 * 576 * n, 0);
-        report(b, "silu_mul", "1536", n, measure(b, call_silu, &n), 8.0 * DIM_MAX * n, 0);
-        report(b, "quantise", "1536", n, measure(b, call_quantise, &act), 4.0 * DIM_MAX * n, 0);
+        report(b, "rms_norm", "576", n, measure(b, call_norm, &n), 4.0 * 576 * n, 0, 0);
+        report(b, "silu_mul", "1536", n, measure(b, call_silu, &n), 8.0 * DIM_MAX * n, 0, 0);
+        report(b, "quantise", "1536", n, measure(b, call_quantise, &act), 4.0 * DIM_MAX * n, 0, 0);
         free(mem);
     }
 }
@@ -224,12 +231,16 @@ static void bench_level(struct bench *b)
     bench_rows(b);
 }
 
-static int usage(void)
+static int usage(FILE *f)
 {
-    fputs("usage: bench kernels [--threads N] [--level generic|avx2|avx512|avx512-vnni]\n"
-          "                     [--turn-ms N] [--pool-mib N]\n",
-          stderr);
-    return 2;
+    fputs("usage: tokenring bench kernels [--threads N] [--level generic|avx2|avx512|avx512-vnni]\n"
+          "                               [--turn-ms N] [--pool-mib N]\n"
+          "  --threads N   default 1\n"
+          "  --level NAME  one level; default: all but generic that this machine has\n"
+          "  --turn-ms N   time for each figure; default 100\n"
+          "  --pool-mib N  weights to cycle through; default 128\n",
+          f);
+    return f == stdout ? 0 : 2;
 }
 
 /* A number from 1 to max, or 0. */
@@ -240,13 +251,13 @@ static uint32_t number(const char *s, uint32_t max)
     return *end || end == s || v > max ? 0 : (uint32_t)v;
 }
 
-static int parse(int argc, char **argv, struct args *a)
+/* 0, or -1 and the exit code. */
+static int parse(int argc, char **argv, struct args *a, int *status)
 {
-    static const struct option options[] = {{"threads", required_argument, NULL, 't'},
-                                            {"level", required_argument, NULL, 'l'},
-                                            {"turn-ms", required_argument, NULL, 'm'},
-                                            {"pool-mib", required_argument, NULL, 'p'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"threads", required_argument, NULL, 't'}, {"level", required_argument, NULL, 'l'},
+        {"turn-ms", required_argument, NULL, 'm'}, {"pool-mib", required_argument, NULL, 'p'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     int c;
     optind = 1;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -261,48 +272,65 @@ static int parse(int argc, char **argv, struct args *a)
             while (a->level >= 0 &&
                    strcmp(tr_cpu_level_name((enum tr_cpu_level)a->level), optarg) != 0)
                 a->level--;
-            if (a->level < 0)
-                return usage();
+            a->level = a->level < 0 ? -2 : a->level;
         } else {
-            return usage();
+            *status = usage(c == 'h' ? stdout : stderr);
+            return -1;
         }
     }
-    if (optind != argc || !a->threads || !a->turn_ms || !a->pool_mib)
-        return usage();
+    if (optind == argc && a->threads && a->turn_ms && a->pool_mib && a->level >= -1)
+        return 0;
+    *status = usage(stderr);
+    return -1;
+}
+
+/* One level of this machine, or all that are worth a server's while: plain C when asked for. */
+static bool is_asked(const struct args *a, int level)
+{
+    bool named = a->level < 0 ? level != TR_CPU_GENERIC : level == a->level;
+    return named && (int)tr_cpu_level_find((enum tr_cpu_level)level) == level;
+}
+
+static int measure_levels(struct bench *b, struct tr_errbuf *err)
+{
+    const struct args *a = b->args;
+    if (tr_limits_measure(a->threads, (size_t)a->pool_mib << 20, 5 * a->turn_ms, TR_LIMITS_ALL,
+                          &b->limits, err) < 0)
+        return 1;
+    fprintf(stderr,
+            "limits: %.1f GB/s of %u MiB again and again, %.0f G float and %.0f G int8 "
+            "multiply-adds/s\n",
+            b->limits.reread_gb_s, a->pool_mib, b->limits.fma_gmac_s, b->limits.int8_gmac_s);
+    puts("op,shape,rows,level,threads,us,gb_s,read_percent,gmac_s,mac_percent");
+    for (int level = TR_CPU_AVX512; level >= TR_CPU_GENERIC; level--) {
+        if (!is_asked(a, level))
+            continue;
+        b->level = (enum tr_cpu_level)level;
+        struct tr_cpu_config c = {
+            .math = TR_OPS_INT8, .level_max = b->level, .n_threads = a->threads};
+        b->dev = tr_cpu_open(&c, err);
+        if (!b->dev)
+            return 1;
+        bench_level(b);
+        OPS->close(b->dev);
+    }
     return 0;
 }
 
 int tr_bench_kernels_main(int argc, char **argv)
 {
     struct args a = {.threads = 1, .level = -1, .turn_ms = 100, .pool_mib = 128};
-    int rc = parse(argc, argv, &a);
-    if (rc)
+    struct tr_errbuf err = {{0}};
+    int rc = 0;
+    if (parse(argc, argv, &a, &rc) < 0)
         return rc;
-
     struct bench b = {.args = &a, .n_threads = a.threads};
     b.x = filled(sizeof(float) * ROWS_MAX * DIM_MAX);
     b.y = filled(sizeof(float) * ROWS_MAX * DIM_MAX);
     b.out = filled(sizeof(float) * ROWS_MAX * 49152);
-    puts("op,shape,rows,level,threads,us,gb_s,gmac_s");
-    for (int level = TR_CPU_AVX512; level >= TR_CPU_GENERIC && rc == 0; level--) {
-        /* All levels means all that are worth a server's while: plain C is measured when asked. */
-        if (a.level < 0 ? level == TR_CPU_GENERIC : level != a.level)
-            continue;
-        b.level = (enum tr_cpu_level)level;
-        if (tr_cpu_level_find(b.level) != b.level)
-            continue;
-        struct tr_errbuf err = {{0}};
-        struct tr_cpu_config c = {
-            .math = TR_OPS_INT8, .level_max = b.level, .n_threads = a.threads};
-        b.dev = tr_cpu_open(&c, &err);
-        if (!b.dev) {
-            fprintf(stderr, "bench kernels: %s\n", err.msg);
-            rc = 1;
-            break;
-        }
-        bench_level(&b);
-        OPS->close(b.dev);
-    }
+    rc = measure_levels(&b, &err);
+    if (rc)
+        fprintf(stderr, "bench kernels: %s\n", err.msg);
     free(b.x);
     free(b.y);
     free(b.out);

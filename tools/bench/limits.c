@@ -251,9 +251,11 @@ static double gmac_s(struct measuring *m, mac_fn *mac)
 
 size_t tr_limits_uncached(void)
 {
+    const size_t least = (size_t)256 << 20, most = (size_t)1 << 30;
     long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    size_t least = (size_t)256 << 20;
-    return l3 > 0 && 4 * (size_t)l3 > least ? 4 * (size_t)l3 : least;
+    size_t want = l3 > 0 ? 4 * (size_t)l3 : least;
+    want = want < least ? least : want;
+    return want < most ? want : most;
 }
 
 int tr_limits_measure(uint32_t threads, size_t reread, uint32_t turn_ms, int what,

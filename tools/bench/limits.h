@@ -26,8 +26,9 @@ enum { TR_LIMITS_READ = 1, TR_LIMITS_ARITHMETIC = 2, TR_LIMITS_ALL = 3 };
 int tr_limits_measure(uint32_t threads, size_t reread, uint32_t turn_ms, int what,
                       struct tr_limits *out, struct tr_errbuf *err);
 
-/* How many bytes are too many for the caches of this machine: four times the last level's, 256 MiB
- * at least. */
+/* How many bytes are too many for the caches of this machine: four times the last level's, but
+ * 256 MiB at least and 1 GiB at most (inside a virtual machine the size that is told may be that of
+ * caches it has no part in). */
 size_t tr_limits_uncached(void);
 
 #endif

@@ -2,10 +2,13 @@
 #include "bench/model.h"
 
 #include "base/clock.h"
+#include "base/cpus.h"
+#include "bench/limits.h"
 #include "engine/backend.h"
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +28,7 @@ struct bench {
     struct tr_kv_table *tables;
     uint32_t *blocks;
     float *logits;
+    struct tr_limits limits;
 };
 
 /* Any token will do: the work does not depend on which. */
@@ -77,12 +81,15 @@ static double decode(struct bench *m, uint32_t n)
     return (double)(tr_now_ns() - start) * 1e-9;
 }
 
+/* Of decode also how fast it read the weights, and what part that is of what the same threads can
+ * read of as much memory over and over. */
 static void report(const char *what, uint32_t seqs, uint32_t tokens, double s,
                    const struct bench *m)
 {
-    printf("%s,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%.4f,%.1f,%.2f\n", what, seqs, tokens,
-           m->a->c.n_threads, s, tokens / s,
-           strcmp(what, "decode") ? 0.0 : (double)m->info.weight_bytes * tokens / seqs / s * 1e-9);
+    bool decodes = strcmp(what, "decode") == 0;
+    double gb_s = decodes ? (double)m->info.weight_bytes * tokens / seqs / s * 1e-9 : 0;
+    printf("%s,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%.4f,%.1f,%.2f,%.0f\n", what, seqs, tokens,
+           m->a->c.n_threads, s, tokens / s, gb_s, 100 * gb_s / m->limits.reread_gb_s);
     fflush(stdout);
 }
 
@@ -92,7 +99,7 @@ static void measure(struct bench *m)
     static const uint32_t batches[] = {1, 2, 4, 8, 16, 32, 64};
     const struct args *a = m->a;
     double best = 0;
-    printf("what,sequences,tokens,threads,seconds,tokens_per_s,weights_gb_per_s\n");
+    printf("what,sequences,tokens,threads,seconds,tokens_per_s,weights_gb_per_s,read_percent\n");
     for (uint32_t i = 0; i < a->repeat && a->prompt; i++) {
         double s = prefill(m);
         best = i == 0 || s < best ? s : best;
@@ -136,14 +143,19 @@ static int choose(const char *const *names, const char *want, int n)
     return -1;
 }
 
-static int usage(const char *why)
+static int usage(FILE *f)
 {
-    fprintf(stderr,
-            "%s\nusage: tokenring bench model --model FILE [--cpu-math int8|blas|f32] "
-            "[--kv-type f16|q8_0|f32] [--threads N] [--prompt N] [--chunk N] [--tokens N] "
-            "[--sequences N] [--repeat N]\n",
-            why);
-    return 2;
+    fprintf(f,
+            "usage: tokenring bench model --model FILE [--cpu-math int8|blas|f32]\n"
+            "                             [--kv-type f16|q8_0|f32] [--threads N] [--prompt N]\n"
+            "                             [--chunk N] [--tokens N] [--sequences N] [--repeat N]\n"
+            "  --threads N    default: as many as serve would use\n"
+            "  --prompt N     tokens to prefill; default 512, 0: no prefill\n"
+            "  --chunk N      of them in a step; default 512\n"
+            "  --tokens N     to decode of each sequence; default 64, 0: no decode\n"
+            "  --sequences N  1, 2, 4 ... at most so many together; default 32\n"
+            "  --repeat N     the best of so many; default 2\n");
+    return f == stdout ? 0 : 2;
 }
 
 /* A count in 0..max, or UINT32_MAX. */
@@ -154,17 +166,18 @@ static uint32_t count(const char *s, uint32_t max)
     return *s < '0' || *s > '9' || *end || v > max ? UINT32_MAX : (uint32_t)v;
 }
 
+/* 0; 1 when --help was asked for; -1 for a fault. */
 static int parse(int argc, char **argv, struct args *a)
 {
     static const char *const maths[] = {"int8", "blas", "f32"};
     static const char *const kvs[] = {"f16", "q8_0", "f32"};
-    static const struct option options[] = {{"model", 1, NULL, 'm'},   {"cpu-math", 1, NULL, 'c'},
-                                            {"kv-type", 1, NULL, 'k'}, {"threads", 1, NULL, 't'},
-                                            {"prompt", 1, NULL, 'p'},  {"chunk", 1, NULL, 'u'},
-                                            {"tokens", 1, NULL, 'n'},  {"sequences", 1, NULL, 's'},
-                                            {"repeat", 1, NULL, 'r'},  {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"model", 1, NULL, 'm'},   {"cpu-math", 1, NULL, 'c'},  {"kv-type", 1, NULL, 'k'},
+        {"threads", 1, NULL, 't'}, {"prompt", 1, NULL, 'p'},    {"chunk", 1, NULL, 'u'},
+        {"tokens", 1, NULL, 'n'},  {"sequences", 1, NULL, 's'}, {"repeat", 1, NULL, 'r'},
+        {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
     int math = TR_MATH_INT8, kv = TR_KV_F16, o;
-    *a = (struct args){.c = {.n_threads = 1, .max_seqs = 32},
+    *a = (struct args){.c = {.n_threads = tr_cpus_usable(), .max_seqs = 32},
                        .prompt = 512,
                        .chunk = 512,
                        .tokens = 64,
@@ -190,7 +203,7 @@ static int parse(int argc, char **argv, struct args *a)
         else if (o == 'r')
             a->repeat = count(optarg, 1000);
         else
-            return -1;
+            return o == 'h' ? 1 : -1;
     }
     if (optind != argc || math < 0 || kv < 0 || !a->c.model_path || !a->c.n_threads || !a->chunk ||
         !a->c.max_seqs || !a->repeat || a->c.n_threads == UINT32_MAX || a->prompt == UINT32_MAX ||
@@ -210,8 +223,9 @@ int tr_bench_model_main(int argc, char **argv)
 {
     struct args a;
     struct tr_errbuf err = {""};
-    if (parse(argc, argv, &a) < 0)
-        return usage("bench model: unknown or missing argument");
+    int asked = parse(argc, argv, &a);
+    if (asked)
+        return usage(asked > 0 ? stdout : stderr);
     struct bench m = {.a = &a};
     m.b = tr_backend_cpu.open(&a.c, &m.info, &err);
     if (!m.b) {
@@ -220,6 +234,15 @@ int tr_bench_model_main(int argc, char **argv)
     }
     fprintf(stderr, "%s\n", m.info.description);
     int ret = 1;
+    if (tr_limits_measure(a.c.n_threads, m.info.weight_bytes, 500, TR_LIMITS_READ, &m.limits,
+                          &err) < 0) {
+        fprintf(stderr, "%s\n", err.msg);
+        tr_backend_cpu.close(m.b);
+        return 1;
+    }
+    fprintf(stderr,
+            "these threads read %.1f GB/s of so many bytes again and again, meet in %.0f ns\n",
+            m.limits.reread_gb_s, m.limits.region_ns);
     if ((uint64_t)a.c.max_seqs * (m.info.n_ctx / TR_KV_BLOCK) > m.info.n_kv_blocks) {
         fprintf(stderr, "not enough memory for the KV of %" PRIu32 " sequences\n", a.c.max_seqs);
     } else if (take_memory(&m) < 0) {

@@ -382,13 +382,13 @@ static int report(struct bench *b)
 
 /* ---- arguments ---- */
 
-static int usage(void)
+static int usage(FILE *f)
 {
-    fprintf(stderr, "usage: tokenring bench readers --port N [--good N] [--slow N] [--mute N] "
-                    "[--slow-bps N] [--max-tokens N] [--others-max-tokens N] [--seconds S] [--body "
-                    "MEMBERS] [--hold FILE] "
-                    "[--watch PID]...\n");
-    return 2;
+    fprintf(f, "usage: tokenring bench readers --port N [--good N] [--slow N] [--mute N] "
+               "[--slow-bps N] [--max-tokens N] [--others-max-tokens N] [--seconds S] [--body "
+               "MEMBERS] [--hold FILE] "
+               "[--watch PID]...\n");
+    return f == stdout ? 0 : 2;
 }
 
 static int parse(int argc, char **argv, struct args *a)
@@ -442,16 +442,16 @@ static int parse(int argc, char **argv, struct args *a)
             break;
         case 'w':
             if (tr_watch_add(&a->watch, (int)v))
-                return usage();
+                return usage(stderr);
             break;
         default:
-            return usage();
+            return usage(stderr);
         }
     }
     return optind == argc && a->port && a->port < 65536 && a->good && a->slow_bps &&
                    a->slow_bps <= READ_BYTES
                ? 0
-               : usage();
+               : usage(stderr);
 }
 
 int tr_bench_readers_main(int argc, char **argv)
@@ -459,6 +459,8 @@ int tr_bench_readers_main(int argc, char **argv)
     static struct bench b = {
         .a = {
             .good = 1000, .slow_bps = 10, .max_tokens = 200, .others_max_tokens = 200, .body = ""}};
+    if (argc > 1 && strcmp(argv[1], "--help") == 0)
+        return usage(stdout);
     int rc = parse(argc, argv, &b.a);
     if (rc)
         return rc;
