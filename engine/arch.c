@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/arch.h"
 
+#include "base/assert.h"
 #include "engine/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define TENSOR(name, part, n_in, n_out, place)                                                     \
@@ -94,10 +96,9 @@ const struct tr_arch *tr_arch_find(struct tr_str name)
 
 const char *tr_arch_names(char buf[96])
 {
-    buf[0] = 0;
-    for (size_t i = 0; i < N_ARCHS; i++) {
-        strcat(buf, i ? ", " : "");
-        strcat(buf, archs[i].name);
-    }
+    size_t n = 0;
+    for (size_t i = 0; i < N_ARCHS; i++)
+        n += (size_t)snprintf(buf + n, 96 - n, "%s%s", i ? ", " : "", archs[i].name);
+    TR_ASSERT(n < 96);
     return buf;
 }

@@ -33,7 +33,7 @@ struct loader {
     uint64_t n_known;  /* tensors of the file that found their place */
 };
 
-#define refuse(l, ...) tr_keys_refuse(&(l)->k, __VA_ARGS__)
+#define refuse(l, ...) (tr_keys_refuse(&(l)->k, __VA_ARGS__), -EINVAL)
 
 static int find_arch(struct loader *l)
 {
@@ -55,23 +55,24 @@ static size_t packed_bytes(const struct loader *l, const struct tr_gguf_tensor *
 {
     char buf[24];
     if (t->n_dims > 2 || t->ne[0] != n_in || t->ne[1] != n_out) {
-        refuse(l,
-               "tensor %s is [%" PRIu64 ", %" PRIu64 "], the model's keys say [%" PRIu32
-               ", %" PRIu32 "]",
-               name, t->ne[0], t->ne[1], n_in, n_out);
+        (void)refuse(l,
+                     "tensor %s is [%" PRIu64 ", %" PRIu64 "], the model's keys say [%" PRIu32
+                     ", %" PRIu32 "]",
+                     name, t->ne[0], t->ne[1], n_in, n_out);
         return 0;
     }
     if (vector && t->type != TR_T_F32) {
-        refuse(l, "tensor %s has type %s; vectors must be F32", name,
-               tr_tensor_type_name(t->type, buf));
+        (void)refuse(l, "tensor %s has type %s; vectors must be F32", name,
+                     tr_tensor_type_name(t->type, buf));
         return 0;
     }
     size_t n = vector ? (size_t)t->bytes : l->ops->mat_bytes(l->dev, t->type, n_in, n_out);
     if (n == 0)
-        refuse(l,
-               "tensor %s has type %s, which is not implemented (F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
-               "Q5_0, Q5_1 and Q2_K to Q6_K are)",
-               name, tr_tensor_type_name(t->type, buf));
+        (void)refuse(
+            l,
+            "tensor %s has type %s, which is not implemented (F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
+            "Q5_0, Q5_1 and Q2_K to Q6_K are)",
+            name, tr_tensor_type_name(t->type, buf));
     return n;
 }
 
@@ -274,7 +275,7 @@ struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, int ke
                        .beat = beat,
                        .beat_arg = arg};
     if (!m) {
-        refuse(&l, "no memory");
+        (void)refuse(&l, "no memory");
         return NULL;
     }
     if (load(&l) < 0) {
