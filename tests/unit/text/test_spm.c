@@ -85,6 +85,25 @@ Test(spm, the_highest_score_wins_and_the_leftmost_of_equals)
     tr_vocab_close(v);
 }
 
+Test(spm, a_pair_whose_left_half_has_gone_is_forgotten)
+{
+    static const struct tiny_piece CHAIN[] = {
+        {"ab", -1, 0}, {"bc", -2, 0}, {"de", -3, 0}, {"cde", -4, 0}, {NULL, 0, 0}};
+    struct tr_vocab *v = vocab(&(struct tiny_spm){.pieces = CHAIN, .no_prefix = true});
+
+    GIVES(v, "abcde", false, TINY_SPM_PIECE, TINY_SPM_PIECE + 3);
+    tr_vocab_close(v);
+}
+
+Test(spm, of_two_tokens_for_a_byte_the_first_counts)
+{
+    static const struct tiny_piece TWICE[] = {{"<0x41>", 0, 6}, {NULL, 0, 0}};
+    struct tr_vocab *v = vocab(&(struct tiny_spm){.pieces = TWICE, .no_prefix = true});
+
+    GIVES(v, "A", false, BYTE('A'));
+    tr_vocab_close(v);
+}
+
 Test(spm, a_blank_is_a_character_like_others_and_so_is_its_mark)
 {
     struct tr_vocab *v = plain();
