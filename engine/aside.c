@@ -52,9 +52,7 @@ void tr_aside_put(struct tr_sched *sc, struct tr_seq *q)
         return;
     uint32_t at = place_of(sc, sc->aside_kv, sc->n_aside_kv, q->order);
     insert(sc->aside_kv, sc->n_aside_kv, at, q->slot);
-    insert(sc->aside_blocks, sc->n_aside_kv, at, q->n_blocks);
     sc->n_aside_kv++;
-    sc->aside_total += q->n_blocks;
 }
 
 void tr_aside_take(struct tr_sched *sc, struct tr_seq *q)
@@ -66,9 +64,7 @@ void tr_aside_take(struct tr_sched *sc, struct tr_seq *q)
         return;
     uint32_t at = place_of(sc, sc->aside_kv, sc->n_aside_kv, q->order);
     TR_ASSERT(at < sc->n_aside_kv && sc->aside_kv[at] == q->slot);
-    sc->aside_total -= sc->aside_blocks[at];
     erase(sc->aside_kv, sc->n_aside_kv, at);
-    erase(sc->aside_blocks, sc->n_aside_kv, at);
     sc->n_aside_kv--;
 }
 
@@ -83,7 +79,6 @@ void tr_aside_evict(struct tr_sched *sc, uint32_t n)
     TR_ASSERT(n <= sc->n_aside_kv);
     for (; n; n--) {
         sc->n_aside_kv--;
-        sc->aside_total -= sc->aside_blocks[sc->n_aside_kv];
         tr_sched_drop_kv(sc, &sc->seq[sc->aside_kv[sc->n_aside_kv]]);
     }
 }

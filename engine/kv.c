@@ -217,6 +217,17 @@ uint32_t tr_kv_seek(struct tr_kv *kv, uint32_t seq, const uint32_t *ids, uint32_
     return p->n * TR_KV_BLOCK;
 }
 
+uint64_t tr_kv_next(const struct tr_kv *kv, uint32_t seq, const uint32_t *ids, uint32_t n_tokens)
+{
+    TR_ASSERT(seq < kv->n_seqs);
+    const struct path *p = &kv->path[seq];
+    struct tr_prefix_at next;
+    if (!kv->prefix || p->n >= n_tokens / TR_KV_BLOCK)
+        return 0;
+    tr_prefix_find(kv->prefix, &p->at, ids + (size_t)p->n * TR_KV_BLOCK, &next);
+    return next.hash ? next.hash : 1;
+}
+
 void tr_kv_take(struct tr_kv *kv, uint32_t seq)
 {
     if (!kv->prefix)

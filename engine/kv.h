@@ -67,6 +67,10 @@ uint32_t tr_kv_seek(struct tr_kv *kv, uint32_t seq, const uint32_t *ids, uint32_
  * the cache in between but by tr_kv_give, tr_kv_keep and tr_kv_take. */
 void tr_kv_take(struct tr_kv *kv, uint32_t seq);
 
+/* Names the block that follows those that are known, or were found, if it ends within the first n_tokens;
+ * else 0.  Two sequences with the same name would compute the same. */
+uint64_t tr_kv_next(const struct tr_kv *kv, uint32_t seq, const uint32_t *ids, uint32_t n_tokens);
+
 /* The first n_tokens of the table are computed and will not be written again: its full blocks become
  * known.  Where another sequence was first with the same tokens its block takes the place of ours. */
 void tr_kv_keep(struct tr_kv *kv, uint32_t seq, const uint32_t *ids, uint32_t n_tokens);

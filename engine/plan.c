@@ -3,7 +3,10 @@
 
 #include "engine/kv.h"
 
-enum { LEAST_SHARE = 8 }; /* of the budget, for prompts */
+enum {
+    LEAST_SHARE = 8, /* of the budget, for prompts */
+    DOING = 16 /* prompts of a step that are looked at for what others would compute as well */
+};
 
 struct plan {
     const struct tr_plan_in *in;
@@ -19,11 +22,14 @@ struct plan {
     bool shut;         /* nobody comes in any more */
     uint32_t preempted;
     uint32_t aside;     /* of those aside, the first so many keep their blocks */
-    uint32_t evictable; /* blocks of all that are parked */
+    uint32_t evictable; /* blocks that only parked ones hold */
     uint32_t young;     /* no parked sequence at or behind this index has blocks to give */
     uint32_t growers;   /* in the batch: may need one more block some day */
-    uint32_t places;    /* kept for suspects that are not in the batch */
-    uint32_t blocks;    /* kept for the same */
+    uint32_t
+        places; /* kept for suspects that are not in the batch, and for who waits for a block */
+    uint32_t blocks;       /* kept for the same */
+    uint64_t doing[DOING]; /* blocks that are computed first in this step */
+    uint32_t n_doing;
 };
 
 static uint32_t min2(uint32_t a, uint32_t b)
@@ -70,9 +76,21 @@ static uint32_t begins_at(const struct plan *p, uint32_t i)
     return held(p, i) ? q->in_kv : q->cached;
 }
 
+/* What it gives back. */
+static uint32_t own(const struct plan *p, uint32_t i)
+{
+    return held(p, i) - min2(held(p, i), p->in->seqs[i].shared);
+}
+
+/* What of it is in `evictable` while it is parked. */
+static uint32_t loose(const struct plan *p, uint32_t i)
+{
+    return held(p, i) - min2(held(p, i), p->in->seqs[i].bound);
+}
+
 static void drop(struct plan *p, uint32_t i)
 {
-    p->free += held(p, i);
+    p->free += own(p, i);
     p->todo[i].drop = true;
 }
 
@@ -87,8 +105,6 @@ static void park_or_count(struct plan *p)
             p->todo[i].what = TR_PLAN_PARK;
         else if (batched(p, i))
             p->in_batch++;
-        if (parked(p, i))
-            p->evictable += q->blocks;
     }
 }
 
@@ -98,13 +114,14 @@ static bool evict_aside(struct plan *p)
 {
     if (!p->aside)
         return false;
-    uint32_t blocks = p->in->aside[--p->aside];
+    uint32_t blocks = p->in->own[p->in->aside[--p->aside]];
     p->free += blocks;
-    p->evictable -= blocks;
+    p->evictable -= min2(blocks, p->evictable);
     return true;
 }
 
-/* Never those of `keep`, which is about to come in: the search does not return to it. */
+/* Never those of `keep`, which is about to come in: the search does not return to it.  When nobody is
+ * left to give any, what several of them held together is free. */
 static bool evict_one(struct plan *p, uint32_t keep)
 {
     if (evict_aside(p))
@@ -112,12 +129,15 @@ static bool evict_one(struct plan *p, uint32_t keep)
     while (p->young > 0) {
         uint32_t i = --p->young;
         if (i != keep && parked(p, i) && held(p, i)) {
-            p->evictable -= held(p, i);
+            p->evictable -= min2(own(p, i), p->evictable);
             drop(p, i);
             return true;
         }
     }
-    return false;
+    bool more = p->evictable > 0;
+    p->free += p->evictable;
+    p->evictable = 0;
+    return more;
 }
 
 /* The last in the batch that may lose its place: who came back from a preemption, or an engine's death,
@@ -145,12 +165,22 @@ static void add_decode_row(struct plan *p, uint32_t i)
     tr_cost_add_decode(&p->work, p->in->seqs[i].total - 1);
 }
 
+/* With everybody else gone all that it does not hold is free, whoever shared it. */
+static bool is_alone(struct plan *p, uint32_t i)
+{
+    uint32_t rest = p->in->n_blocks - min2(p->in->n_blocks, held(p, i));
+    if (p->in_batch > 1 || rest <= p->free)
+        return false;
+    p->free = rest;
+    return true;
+}
+
 static void give_decode_row(struct plan *p, uint32_t i)
 {
     const struct tr_plan_seq *q = &p->in->seqs[i];
     uint32_t need = tr_kv_blocks_for(q->total);
     while (need > held(p, i) && need - held(p, i) > p->free) {
-        if (evict_one(p, UINT32_MAX))
+        if (evict_one(p, UINT32_MAX) || is_alone(p, i))
             continue;
         uint32_t gone = preempt_one(p);
         if (gone == i || gone == UINT32_MAX)
@@ -184,8 +214,8 @@ static bool fits(const struct plan *p, uint32_t i)
     if (p->in_batch + (other ? p->places : 0) >= p->in->max_seqs)
         return false;
     uint64_t need = (uint64_t)blocks_needed(p, i) + p->growers + grows(q) + (other ? p->blocks : 0);
-    uint32_t own = parked(p, i) ? held(p, i) : 0;
-    return need <= (uint64_t)p->free + (p->evictable - own);
+    uint32_t kept = parked(p, i) ? loose(p, i) : 0;
+    return need <= (uint64_t)p->free + (p->evictable - min2(kept, p->evictable));
 }
 
 static void let_in(struct plan *p, uint32_t i)
@@ -193,7 +223,7 @@ static void let_in(struct plan *p, uint32_t i)
     const struct tr_plan_seq *q = &p->in->seqs[i];
     uint32_t need = blocks_needed(p, i);
     uint32_t reserve = p->growers + grows(q) + (p->in->part == TR_PLAN_OTHERS ? p->blocks : 0);
-    p->evictable -= parked(p, i) ? held(p, i) : 0;
+    p->evictable -= parked(p, i) ? min2(loose(p, i), p->evictable) : 0;
     while (need + reserve > p->free && evict_one(p, i))
         ;
     p->free -= need;
@@ -202,12 +232,22 @@ static void let_in(struct plan *p, uint32_t i)
     p->in_batch++;
 }
 
+/* Whether another one computes in this step what it would. */
+static bool is_done_for_it(const struct plan *p, uint32_t i)
+{
+    uint64_t next = p->in->seqs[i].next;
+    for (uint32_t k = 0; next && k < p->n_doing; k++)
+        if (p->doing[k] == next)
+            return !p->todo[i].rows;
+    return false;
+}
+
 /* Waits for nothing but a place and its turn. */
 static bool comes(const struct plan *p, uint32_t i)
 {
     const struct tr_plan_seq *q = &p->in->seqs[i];
     return !q->hold && p->todo[i].what == TR_PLAN_STAY &&
-           (q->state == TR_WAITING || (q->state == TR_PARKED && q->ready));
+           (q->state == TR_WAITING || (q->state == TR_PARKED && q->ready)) && !is_done_for_it(p, i);
 }
 
 /* A suspect that is to come in has been in a batch before: it finds its place again. */
@@ -351,7 +391,7 @@ static uint32_t rows_for(const struct plan *p, uint32_t i, bool half)
 
 static bool is_prompt(const struct plan *p, uint32_t i)
 {
-    return meant(p, i) &&
+    return meant(p, i) && !is_done_for_it(p, i) &&
            ((p->in->seqs[i].state == TR_PREFILL && batched(p, i)) ||
             p->todo[i].what == TR_PLAN_ADMIT || (p->todo[i].what == TR_PLAN_UNPARK && left(p, i)));
 }
@@ -378,9 +418,26 @@ static uint32_t first_to_come(const struct plan *p)
     return best;
 }
 
+/* Rule 7: i is the first with this block. */
+static void note_block(struct plan *p, uint32_t i)
+{
+    const struct tr_plan_seq *q = &p->in->seqs[i];
+    if (!q->next || p->todo[i].rows || p->n_doing == DOING)
+        return;
+    for (uint32_t k = 0; k < p->in->n; k++) {
+        const struct tr_plan_seq *o = &p->in->seqs[k];
+        if (k == i || o->next != q->next || !meant(p, k) || !comes(p, k))
+            continue;
+        p->places++;
+        p->blocks += 1 + grows(o);
+    }
+    p->doing[p->n_doing++] = q->next;
+}
+
 static void give_prefill_rows(struct plan *p, uint32_t i, uint32_t n)
 {
     const struct tr_plan_seq *q = &p->in->seqs[i];
+    note_block(p, i);
     tr_cost_add_prefill(&p->work, begins_at(p, i) + p->todo[i].rows, n);
     p->out -= q->out_rows ? n : 0;
     p->todo[i].rows += n;
@@ -417,7 +474,7 @@ uint32_t tr_plan_make(const struct tr_plan_in *in, struct tr_plan_do *todo,
                      .free = in->free_blocks,
                      .out = in->out_chunk,
                      .aside = in->n_aside,
-                     .evictable = in->aside_total,
+                     .evictable = in->evictable,
                      .young = in->n};
     park_or_count(&p);
     for (uint32_t i = 0; i < in->n; i++)

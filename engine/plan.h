@@ -22,7 +22,9 @@
  *   6  who waits comes in when its turn comes in rule 5, unless somebody was preempted in this step.  If
  *      the first of them does not fit (place, blocks), nobody comes in: none is kept out by others that
  *      need less.  Blocks of parked sequences count as free when that lets one in
- *   7  suspects of a crash (engine/suspect.c) share no step with others: a step is for the others,
+ *   7  of several that would compute the same block in one step, the first does, and the others find it
+ *      in the cache afterwards: they get no rows, and those that wait find their place kept
+ *   8  suspects of a crash (engine/suspect.c) share no step with others: a step is for the others,
  *      or for those on trial.  Who is not meant by a step keeps what it has; who waits for its trial
  *      has its place and its blocks kept free, so that nobody comes in before it
  *
@@ -38,6 +40,11 @@
  * never less than an eighth of it, nor less than one row, all together, so that a batch that is too slow
  * without them does not starve them.  With nobody in the batch who waits for a next token, idle_ns
  * counts instead.
+ *
+ * Blocks can be shared (kv.h).  Who loses its blocks is believed to give back those that nobody else
+ * holds: too few if several that share some go, so that one more may have to; its blocks are then mostly
+ * still in the cache.  What all that are parked hold together is known, and so is what is left when
+ * everybody else has gone: nobody waits for blocks that could be had.
  *
  * A sequence that comes in takes the blocks for all tokens it has, and is let in only if beyond
  * those every sequence of the batch that can still grow could take one more block: without that
@@ -65,10 +72,13 @@ struct tr_plan_seq {
     uint32_t in_kv;      /* < total */
     uint32_t limit;      /* tokens it can have at most, >= total */
     uint32_t blocks;     /* held */
+    uint32_t shared;     /* of those, held by others as well: they stay when it gives up the rest */
+    uint32_t bound;      /* of those, by others that are neither parked nor on hold */
     /* If it comes in without blocks: tokens at its beginning that the prefix cache holds now, whole
-     * blocks and < total; it starts behind them.  Of those blocks, so many are held by nobody and
-     * therefore counted in free_blocks. */
+     * blocks and < total; it starts behind them.  Of those blocks, so many are held by nobody, or only
+     * by who is parked or on hold, and therefore counted in free_blocks or in evictable. */
     uint32_t cached, cached_free;
+    uint64_t next; /* names the block that it computes first, if others could use it; 0: none */
     uint32_t
         drafts; /* RUNNING: rows that it could use beyond its own, for tokens that were guessed */
     uint32_t row_cap; /* most rows in one step; 0 only with `hold` */
@@ -84,14 +94,16 @@ struct tr_plan_in {
     uint32_t n;
     const uint64_t *served; /* [keys] how much each has had; NULL: all have had the same */
     const uint32_t
-        *aside; /* [n_aside], by precedence: blocks of parked ones that are not in seqs */
+        *aside; /* [n_aside], by precedence: parked ones with blocks that are not in seqs */
     uint32_t n_aside;
-    uint32_t aside_total;       /* blocks of all of those */
+    const uint32_t *own;        /* by what stands in `aside`: blocks that nobody else holds */
+    uint32_t evictable;         /* blocks held only by who is parked, aside or not, or on hold */
     uint32_t max_seqs;          /* places in the batch */
     uint32_t max_rows;          /* rows in a step */
     uint32_t prefill_chunk;     /* prefill tokens in a step, all sequences together; 0: no limit */
     uint32_t out_chunk;         /* of those, rows of sequences with out_rows */
     uint32_t free_blocks;       /* those of the prefix cache that nobody holds included */
+    uint32_t n_blocks;          /* of the pool */
     const struct tr_cost *cost; /* NULL without a budget */
     uint64_t budget_ns;         /* time of a step with sequences that decode; 0: no limit */
     uint64_t idle_ns;           /* the same without them */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/prefix.h"
 #include "engine/sched_priv.h"
 
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 enum { QUEUE_FRONT = 64 };
 #define QUEUE_TELL_NS (250 * 1000000ull)
@@ -61,7 +63,6 @@ struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
     sc->closed = take(sc, n, sizeof(*sc->closed));
     sc->active = take(sc, n, sizeof(*sc->active));
     sc->aside_kv = take(sc, n, sizeof(*sc->aside_kv));
-    sc->aside_blocks = take(sc, n, sizeof(*sc->aside_blocks));
     sc->ended = take(sc, n, sizeof(*sc->ended));
     sc->due = take(sc, n, sizeof(*sc->due));
     sc->unbilled = take(sc, n, sizeof(*sc->unbilled));
@@ -71,9 +72,9 @@ struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
     sc->news = take(sc, (size_t)s->config.n_areas * sc->news_words, sizeof(*sc->news));
     sc->reqs = take(sc, TR_MAX_CHOICES, sizeof(*sc->reqs));
     sc->fair = tr_fair_new(n, &sc->bytes);
-    if (!sc->seq || !sc->extra || !sc->closed || !sc->active || !sc->aside_kv ||
-        !sc->aside_blocks || !sc->ended || !sc->due || !sc->unbilled || !sc->plan_in ||
-        !sc->plan_do || !sc->news || !sc->reqs || !sc->fair)
+    if (!sc->seq || !sc->extra || !sc->closed || !sc->active || !sc->aside_kv || !sc->ended ||
+        !sc->due || !sc->unbilled || !sc->plan_in || !sc->plan_do || !sc->news || !sc->reqs ||
+        !sc->fair)
         goto out;
     atomic_store_explicit(&s->rings->ready, 0, memory_order_release);
     atomic_store_explicit(&s->rings->sleeping, 0, memory_order_relaxed);
@@ -121,6 +122,22 @@ static int take_ngrams(struct tr_sched *sc)
     return sc->ngram && sc->share && sc->guess ? 0 : -ENOMEM;
 }
 
+static int new_kv(struct tr_sched *sc, uint32_t per_seq)
+{
+    struct tr_prefix *prefix = NULL;
+    uint32_t n = sc->info.n_kv_blocks;
+    uint64_t seed;
+    if (sc->cfg.prefix_cache != TR_PREFIX_OFF) {
+        while (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
+            ;
+        prefix = tr_prefix_new(n, seed);
+        if (!prefix)
+            return -ENOMEM;
+    }
+    sc->kv = tr_kv_new(n, sc->s->config.n_slots, per_seq, prefix);
+    return sc->kv ? 0 : -ENOMEM;
+}
+
 int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct tr_backend *b,
                   const struct tr_backend_info *info, struct tr_errbuf *err)
 {
@@ -144,14 +161,15 @@ int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct 
     sc->max_rows = tr_sched_max_rows(sc->s, &sc->cfg);
     sc->max_out = tr_sched_max_out(sc->s, &sc->cfg);
     uint64_t sampler_bytes = 0;
-    sc->kv = tr_kv_new(info->n_kv_blocks, c->n_slots, per_seq, NULL);
+    if (new_kv(sc, per_seq))
+        return tr_errf(err, -ENOMEM, "out of memory for %u KV blocks", info->n_kv_blocks);
     sc->sampler = tr_sampler_new(sc->max_out, c->n_vocab, c->n_ctx, &sampler_bytes);
     sc->logits = take(sc, (size_t)sc->max_out * c->n_vocab, sizeof(float));
     sc->rows = take(sc, sc->max_rows, sizeof(*sc->rows));
     sc->tables = take(sc, c->max_seqs, sizeof(*sc->tables));
     sc->jobs = take(sc, sc->max_out, sizeof(*sc->jobs));
     sc->bytes += sampler_bytes;
-    if (!sc->kv || !sc->sampler || !sc->logits || !sc->rows || !sc->tables || !sc->jobs ||
+    if (!sc->sampler || !sc->logits || !sc->rows || !sc->tables || !sc->jobs ||
         (sc->cfg.speculate && take_ngrams(sc)))
         return tr_errf(err, -ENOMEM, "out of memory for a batch of %u rows", sc->max_rows);
     return 0;
@@ -166,7 +184,6 @@ void tr_sched_free(struct tr_sched *sc)
     free(sc->closed);
     free(sc->active);
     free(sc->aside_kv);
-    free(sc->aside_blocks);
     free(sc->ended);
     free(sc->due);
     free(sc->unbilled);
@@ -208,9 +225,12 @@ void tr_sched_beat(void *arg)
 
 void tr_sched_drop_kv(struct tr_sched *sc, struct tr_seq *q)
 {
-    if (sc->kv)
+    if (sc->kv) {
+        tr_cached_keep(sc, q);
         tr_kv_give(sc->kv, q->slot);
+    }
     q->n_blocks = q->in_kv = 0;
+    q->first_prefill = false;
 }
 
 /* ---- control page ---- */
@@ -296,7 +316,7 @@ static void tell_queue(struct tr_sched *sc)
     tr_stat_set(sc->stat, TR_STAT_SLOTS_ENDED, sc->n_ended + sc->n_settled + sc->n_due);
     tr_stat_set(sc->stat, TR_STAT_KV_FREE, tr_kv_n_free(sc->kv));
     tr_stat_set(sc->stat, TR_STAT_KV_USED, tr_kv_n_used(sc->kv));
-    tr_stat_set(sc->stat, TR_STAT_KV_CACHED, 0);
+    tr_stat_set(sc->stat, TR_STAT_KV_CACHED, tr_kv_n_cached(sc->kv));
 }
 
 /* Gathered over the turn: one atomic operation for 64 slots, and after it the bell. */

@@ -35,7 +35,14 @@ enum {
     TR_ECHO_ROWS = 16 /* prompt rows in a step that may have logits, all requests together */
 };
 
+enum tr_prefix_cache {
+    TR_PREFIX_ON,
+    TR_PREFIX_OFF,
+    TR_PREFIX_PER_KEY /* no key finds what another has left */
+};
+
 struct tr_sched_config {
+    enum tr_prefix_cache prefix_cache;
     uint32_t prefill_chunk; /* prompt tokens in a step; 0: no limit */
     bool speculate;         /* engine/speculate.h */
     float

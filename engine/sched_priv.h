@@ -43,13 +43,11 @@ struct tr_sched {
     uint32_t n_offered;
     uint32_t *active; /* [n_slots] not ended and not aside, by order */
     uint32_t n_active;
-    uint32_t n_aside;       /* parked ones that are not in `active`, see aside.c */
-    uint32_t look_at;       /* slot that was looked at again last */
-    uint32_t *aside_kv;     /* [n_slots] of those, the ones that hold blocks, by order */
-    uint32_t *aside_blocks; /* [n_slots] how many each of them holds */
+    uint32_t n_aside;   /* parked ones that are not in `active`, see aside.c */
+    uint32_t look_at;   /* slot that was looked at again last */
+    uint32_t *aside_kv; /* [n_slots] of those, the ones that hold blocks, by order */
     uint32_t n_aside_kv;
-    uint32_t aside_total; /* blocks of all of them */
-    uint32_t *ended;      /* [n_slots] ended, their records not yet durable */
+    uint32_t *ended; /* [n_slots] ended, their records not yet durable */
     uint32_t n_ended;
     uint32_t n_settled; /* ended, durable, not yet released */
     uint32_t *due;      /* [n_slots] durable and released: free in this turn */
@@ -174,6 +172,16 @@ void tr_aside_take(struct tr_sched *sc, struct tr_seq *q);
 void tr_aside_back(struct tr_sched *sc, struct tr_seq *q);
 /* The n youngest of those that hold blocks give them back. */
 void tr_aside_evict(struct tr_sched *sc, uint32_t n);
+
+/* ---- cached.c: the prefix cache ---- */
+/* Completes plan_in: what of each sequence is shared, and what of it the cache has. */
+void tr_cached_describe(struct tr_sched *sc);
+/* Comes in with the n tokens that its plan_in says are cached. */
+void tr_cached_take(struct tr_sched *sc, struct tr_seq *q, uint32_t n);
+/* Is worked on for the first time; what it took is counted. */
+void tr_cached_start(struct tr_sched *sc, struct tr_seq *q, bool echoes);
+/* What is computed of it stands in the cache; before its blocks are given back. */
+void tr_cached_keep(struct tr_sched *sc, struct tr_seq *q);
 
 /* ---- admit.c: submissions ---- */
 void tr_admit_all(struct tr_sched *sc);

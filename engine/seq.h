@@ -58,6 +58,8 @@ struct tr_seq {
     uint32_t n_out;                         /* published */
     uint32_t in_kv;                         /* tokens whose K and V are in the blocks */
     uint32_t n_blocks;                      /* held */
+    bool in_cache;                          /* the pool knows which tokens it may share */
+    bool first_prefill;                     /* what the cache saves it is counted */
     bool
         again; /* preempted, or begun by an engine that died, and no token since: it goes first and is
                    not preempted (plan.h) */

@@ -89,14 +89,16 @@ static uint32_t plan_for(struct tr_sched *sc, enum tr_plan_part part, struct tr_
     struct tr_plan_in in = {.seqs = sc->plan_in,
                             .n = sc->n_active,
                             .served = tr_fair_served(sc->fair),
-                            .aside = sc->aside_blocks,
+                            .aside = sc->aside_kv,
                             .n_aside = sc->n_aside_kv,
-                            .aside_total = sc->aside_total,
+                            .own = tr_kv_own(sc->kv),
+                            .evictable = tr_kv_n_loose(sc->kv),
                             .max_seqs = sc->s->config.max_seqs,
                             .max_rows = sc->max_rows,
                             .prefill_chunk = sc->cfg.prefill_chunk,
                             .out_chunk = TR_ECHO_ROWS,
-                            .free_blocks = tr_kv_n_free(sc->kv),
+                            .free_blocks = tr_kv_n_free(sc->kv) + tr_kv_n_cached(sc->kv),
+                            .n_blocks = sc->info.n_kv_blocks,
                             .cost = &sc->cost,
                             .part = part};
     tr_plan_set_targets(&in, sc->cfg.itl_target_ns, sc->cfg.ttft_target_ns);
@@ -110,6 +112,7 @@ static uint32_t make_plan(struct tr_sched *sc, struct tr_plan_step *step)
         sc->plan_in[i] = describe(sc, &sc->seq[sc->active[i]]);
     if (sc->draft_rows)
         tr_speculate_offer(sc);
+    tr_cached_describe(sc);
     if (!tr_suspect_trial(sc))
         return plan_for(sc, TR_PLAN_OTHERS, step);
     bool trial = sc->trial_next;
@@ -154,16 +157,19 @@ static void start(struct tr_sched *sc, struct tr_seq *q)
     tr_seq_move(sc->s, q, TR_PREFILL);
     if (q->started_ns)
         return;
+    tr_cached_start(sc, q, echoes(sc, q));
     struct tr_ring *r = tr_sched_ring(sc, q);
     q->started_ns = sc->now;
     atomic_store_explicit(&r->started_ns, sc->now, memory_order_relaxed);
     tr_hist_add(sc->stat, TR_HIST_QUEUE, sc->now > r->arrival_ns ? sc->now - r->arrival_ns : 0);
 }
 
-static void move(struct tr_sched *sc, struct tr_seq *q, const struct tr_plan_do *d)
+static void move(struct tr_sched *sc, struct tr_seq *q, const struct tr_plan_do *d, uint32_t cached)
 {
     if (d->what == TR_PLAN_STAY)
         return;
+    if (cached && (d->what == TR_PLAN_UNPARK || d->what == TR_PLAN_ADMIT))
+        tr_cached_take(sc, q, cached);
     if (d->what == TR_PLAN_PREEMPT)
         preempt(sc, q);
     else if (d->what == TR_PLAN_PARK)
@@ -184,7 +190,7 @@ static void carry_out(struct tr_sched *sc, uint32_t evict)
         if (sc->plan_do[i].drop)
             tr_sched_drop_kv(sc, &sc->seq[sc->active[i]]);
     for (uint32_t i = 0; i < sc->n_active; i++)
-        move(sc, &sc->seq[sc->active[i]], &sc->plan_do[i]);
+        move(sc, &sc->seq[sc->active[i]], &sc->plan_do[i], sc->plan_in[i].cached);
     for (uint32_t i = 0; i < sc->n_active; i++) {
         struct tr_seq *q = &sc->seq[sc->active[i]];
         if (!sc->plan_do[i].rows)
@@ -434,6 +440,9 @@ static void publish_all(struct tr_sched *sc)
     tr_stat_add(sc->stat, TR_STAT_PUBLISHED, n);
     TR_FAULT(ENGINE_STEP_PUBLISHED);
     tell_progress(sc);
+    for (uint32_t i = 0; i < sc->n_active; i++)
+        if (sc->plan_do[i].rows)
+            tr_cached_keep(sc, &sc->seq[sc->active[i]]);
     /* Release: whoever sees the step counted finds its time. */
     atomic_store_explicit(&rings->step, step + 1, memory_order_release);
     TR_FAULT(ENGINE_STEP_COUNTED);

@@ -221,6 +221,7 @@ static void configure_engine(struct tr_heritage *h)
     bool sim = o->backend == 2 || !*h->model_path;
     struct tr_engine_config *e = &h->engine;
     e->ops = sim ? &tr_backend_sim : &tr_backend_cpu;
+    e->sched.prefix_cache = (enum tr_prefix_cache)o->prefix_cache;
     e->sched.prefill_chunk = (uint32_t)o->prefill_chunk;
     e->sched.speculate = o->speculate == 1;
     e->sched.ttft_target_ns = o->ttft_target;

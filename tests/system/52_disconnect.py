@@ -76,7 +76,7 @@ def queue():
 @test
 def prefill():
     """4,096 prompt tokens are 16 passes; which one runs is told by response.prefill."""
-    with Server(TINY, max_seqs=4, sim_step_us=0, sim_prefill_us=400, prefill_chunk=256) as s:
+    with Server(TINY, max_seqs=4, sim_step_us=0, sim_prefill_us=400, prefill_chunk=256, prefix_cache="off") as s:
         for way in WAYS:
             rid = f"prefill-{way}"
             rows = s.metric(ROWS)

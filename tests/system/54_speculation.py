@@ -30,6 +30,7 @@ def drafted(server):
 
 def plain(o):
     """An answer without what differs by its nature."""
+    o.get("usage", {}).pop("prompt_tokens_details", None)  # what the prefix cache had
     return {k: v for k, v in o.items() if k not in ("id", "created")}
 
 

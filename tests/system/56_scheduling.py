@@ -49,7 +49,7 @@ def in_background(stream):
 @test
 def a_stream_has_a_token_in_each_step_whatever_prompts_come():
     """Case B32 without a clock: a gap is a step."""
-    with Server(TINY, frontends=1, sim_step_us=1000, sim_prefill_us=20, itl_target_ms=20) as s:
+    with Server(TINY, frontends=1, sim_step_us=1000, sim_prefill_us=20, itl_target_ms=20, prefix_cache="off") as s:
         a = s.stream(COMP, forced(1500)).read(5)
         seen, begun = len(a.events), steps(s)
         with standing(s):

@@ -71,6 +71,7 @@ Test(order, the_highest_number_is_put_back_when_blocks_run_out)
     open_with(2, 64, 8);
     struct tr_rig_req low = ask(60, 150, 1, "a");
     tr_rig_turn(&r);
+    prompt[0]++; /* with the same tokens they would share all their blocks */
     struct tr_rig_req high = ask(60, 150, 0, "a");
     for (int i = 0; i < 500 && !tr_rig_stat(&r, TR_STAT_PREEMPTIONS); i++)
         tr_rig_turn(&r);

@@ -30,13 +30,27 @@ static struct tr_plan_in input(struct tr_plan_seq *q, uint32_t n, uint32_t free)
                                .free_blocks = free};
 }
 
+/* Makes the plan with what parked ones hold counted, as if nothing of it were shared. */
+static uint32_t make(struct tr_plan_in *in, struct tr_plan_do *todo)
+{
+    in->evictable = 0;
+    for (uint32_t i = 0; i < in->n_aside; i++)
+        in->evictable += in->own[in->aside[i]];
+    for (uint32_t i = 0; i < in->n; i++) {
+        const struct tr_plan_seq *q = &in->seqs[i];
+        if (q->state == TR_PARKED || q->hold)
+            in->evictable += q->blocks;
+    }
+    return tr_plan_make(in, todo, &step);
+}
+
 Test(plan, decode_rows_come_first_and_one_long_prompt_only_takes_the_chunk)
 {
     struct tr_plan_seq q[] = {seq(TR_PREFILL, 7000, 64), seq(TR_RUNNING, 10, 9),
                               seq(TR_RUNNING, 33, 32)};
     struct tr_plan_in in = input(q, 3, 4);
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 66);
+    cr_assert_eq(make(&in, todo), 66);
     cr_assert_eq(todo[0].rows, 64);
     cr_assert_eq(todo[1].rows, 1);
     cr_assert_eq(todo[2].rows, 1);
@@ -50,7 +64,7 @@ Test(plan, the_first_prompt_gets_half_of_the_chunk_and_the_shortest_the_rest)
                               seq(TR_WAITING, 25, 0), seq(TR_WAITING, 900, 0)};
     struct tr_plan_in in = input(q, 4, 100);
     struct tr_plan_do todo[4];
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 64);
+    cr_assert_eq(make(&in, todo), 64);
     cr_assert_eq(todo[0].rows, 32);
     cr_assert_eq(todo[1].rows, 0);
     cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
@@ -64,7 +78,7 @@ Test(plan, a_prompt_alone_gets_the_whole_chunk)
     struct tr_plan_seq q[] = {seq(TR_PREFILL, 7000, 64), seq(TR_RUNNING, 33, 32)};
     struct tr_plan_in in = input(q, 2, 100);
     struct tr_plan_do todo[2];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 64);
 }
 
@@ -75,7 +89,7 @@ Test(plan, priority_goes_before_age_and_length)
     q[0].priority = -1;
     struct tr_plan_in in = input(q, 3, 300);
     struct tr_plan_do todo[3];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 64);
     cr_assert_eq(todo[1].rows, 0);
     cr_assert_eq(todo[2].what, TR_PLAN_STAY);
@@ -91,7 +105,7 @@ Test(plan, the_key_that_was_served_least_goes_before_age_and_length)
     in.served = served;
     in.max_seqs = 1;
     struct tr_plan_do todo[3];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].what, TR_PLAN_STAY);
     cr_assert_eq(todo[1].rows, 64);
     cr_assert_eq(todo[2].what, TR_PLAN_STAY);
@@ -104,7 +118,7 @@ Test(plan, who_was_preempted_comes_back_before_all_who_wait)
     struct tr_plan_in in = input(q, 2, 300);
     in.max_seqs = 1;
     struct tr_plan_do todo[2];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].what, TR_PLAN_STAY);
     cr_assert_eq(todo[1].rows, 64);
 }
@@ -116,7 +130,7 @@ Test(plan, who_came_back_and_has_made_no_token_is_not_preempted_again)
     q[2].again = true;
     struct tr_plan_in in = input(q, 3, 0);
     struct tr_plan_do todo[3];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[2].what, TR_PLAN_STAY);
     cr_assert_gt(todo[2].rows, 0);
     cr_assert_eq(todo[1].what, TR_PLAN_PREEMPT);
@@ -131,15 +145,94 @@ Test(plan, a_cached_prefix_is_neither_computed_nor_allocated)
     q[0].cached = 64;
     struct tr_plan_in in = input(q, 1, 3);
     struct tr_plan_do todo[1];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].what, TR_PLAN_ADMIT, "two blocks, and one to grow");
     cr_assert_eq(todo[0].rows, 36);
     q[0].cached_free = 2;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].what, TR_PLAN_STAY, "the cached ones were counted as free");
     in.free_blocks = 5;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].what, TR_PLAN_ADMIT);
+}
+
+Test(plan, blocks_that_others_hold_stay_when_one_of_them_gives_up_its_own)
+{
+    /* Two parked ones share three blocks; a third of them is the running one's as well. */
+    struct tr_plan_seq q[] = {seq(TR_RUNNING, 64, 63), seq(TR_PARKED, 128, 127),
+                              seq(TR_PARKED, 128, 127), seq(TR_WAITING, 60, 0)};
+    q[1].shared = q[2].shared = 3;
+    q[1].bound = q[2].bound = 1;
+    struct tr_plan_in in = input(q, 4, 0);
+    in.evictable = 4;
+    in.n_blocks = 7;
+    q[0].limit = 64;
+    q[3].limit = 60;
+    struct tr_plan_do todo[4];
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 61);
+    cr_assert_eq(todo[3].what, TR_PLAN_ADMIT);
+    cr_assert(todo[1].drop && todo[2].drop);
+    q[3].total = q[3].limit = 128;
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 65, "all that the parked ones hold together");
+    q[3].total = q[3].limit = 129;
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 1, "one more than there can be");
+    cr_assert(!todo[1].drop && !todo[2].drop);
+}
+
+Test(plan, a_parked_one_keeps_what_it_shares_when_it_comes_back)
+{
+    struct tr_plan_seq q[] = {seq(TR_PARKED, 129, 128), seq(TR_PARKED, 128, 127)};
+    q[0].shared = q[1].shared = 3;
+    q[0].limit = 129;
+    q[0].ready = true;
+    struct tr_plan_in in = input(q, 2, 0);
+    in.evictable = in.n_blocks = 5;
+    struct tr_plan_do todo[2];
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 1, "the other's own block");
+    cr_assert(!todo[0].drop && todo[1].drop);
+    q[1].shared = 4;
+    q[0].shared = 4;
+    in.evictable = in.n_blocks = 4;
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 0, "all is its own, and it needs one more");
+}
+
+Test(plan, who_is_alone_has_all_that_others_have_shared)
+{
+    struct tr_plan_seq q[] = {seq(TR_RUNNING, 65, 64), seq(TR_RUNNING, 33, 32),
+                              seq(TR_RUNNING, 33, 32)};
+    q[1].shared = q[2].shared = 1; /* the same block */
+    struct tr_plan_in in = input(q, 3, 0);
+    in.n_blocks = 3;
+    struct tr_plan_do todo[3];
+    cr_assert_eq(tr_plan_make(&in, todo, &step), 1);
+    cr_assert_eq(todo[0].rows, 1);
+    cr_assert_eq(todo[1].what, TR_PLAN_PREEMPT);
+}
+
+Test(plan, the_same_block_is_computed_once_and_the_others_keep_their_places)
+{
+    struct tr_plan_seq q[] = {seq(TR_WAITING, 50, 0), seq(TR_WAITING, 60, 0),
+                              seq(TR_PREFILL, 40, 0), seq(TR_WAITING, 20, 0),
+                              seq(TR_WAITING, 20, 0)};
+    q[0].next = q[1].next = q[2].next = 77;
+    q[0].limit = q[1].limit = 60;
+    struct tr_plan_in in = input(q, 5, 100);
+    in.max_seqs = 4;
+    struct tr_plan_do todo[5];
+    in.prefill_chunk = 1000;
+    in.max_rows = 1008;
+    cr_assert_eq(make(&in, todo), 50 + 20);
+    cr_assert_eq(todo[0].rows, 50);
+    cr_assert_eq(todo[1].what, TR_PLAN_STAY);
+    cr_assert_eq(todo[2].rows, 0, "also who is in the batch");
+    cr_assert_eq(todo[3].rows + todo[4].rows, 20, "of four places one is kept");
+    q[0].limit = q[1].limit = 100;
+    in.max_seqs = 8;
+    in.free_blocks = 5;
+    cr_assert_eq(make(&in, todo), 50, "so are its blocks");
+    q[0].next = 78;
+    in.free_blocks = 100;
+    cr_assert_eq(make(&in, todo), 50 + 20 + 20 + 40);
 }
 
 Test(plan, drafts_get_rows_while_there_are_blocks_and_nobody_is_preempted_for_them)
@@ -148,20 +241,20 @@ Test(plan, drafts_get_rows_while_there_are_blocks_and_nobody_is_preempted_for_th
     q[0].drafts = 8;
     struct tr_plan_in in = input(q, 2, 4);
     struct tr_plan_do todo[2];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 9, "two blocks are left, in case that both grow");
     cr_assert_eq(todo[1].rows, 1);
     in.free_blocks = 3;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 1 + 4, "up to the end of its block");
     in.free_blocks = 1;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 1 + 4);
     q[0].limit = 62;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 1 + 2);
     in.free_blocks = 0;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 1, "somebody was preempted");
 }
 
@@ -185,14 +278,14 @@ Test(plan, a_prompt_gets_the_rows_that_keep_the_step_within_its_time)
     in.budget_ns = 5000;
     in.idle_ns = 7000;
     struct tr_plan_do todo[2];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, (5000 - 2000 - 100) / 100);
     cr_assert_eq(tr_cost_predict(&c, &step.work), 5000);
     in.n = 1;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, (7000 - 2000) / 100, "nobody decodes");
     in.budget_ns = 100000;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 64, "the chunk is the cap");
 }
 
@@ -204,10 +297,10 @@ Test(plan, a_batch_that_is_too_slow_by_itself_does_not_starve_a_prompt)
     in.cost = &c;
     in.budget_ns = 8000;
     struct tr_plan_do todo[2];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 10, "an eighth of the time");
     c.price[TR_COST_PREFILL] = 5000;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 1, "never less than one");
 }
 
@@ -220,7 +313,7 @@ Test(plan, no_more_rows_than_the_prices_are_known_for)
     in.cost = &c;
     in.budget_ns = 1000000;
     struct tr_plan_do todo[1];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 40);
 }
 
@@ -231,7 +324,7 @@ Test(plan, no_chunk_limit_means_whole_prompts)
     in.prefill_chunk = 0;
     in.max_rows = 1000;
     struct tr_plan_do todo[2];
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 520);
+    cr_assert_eq(make(&in, todo), 520);
 }
 
 Test(plan, nobody_is_kept_out_by_others_that_need_less)
@@ -240,11 +333,11 @@ Test(plan, nobody_is_kept_out_by_others_that_need_less)
                               seq(TR_WAITING, 5, 0)};
     struct tr_plan_in in = input(q, 3, 10);
     struct tr_plan_do todo[3];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[1].what, TR_PLAN_STAY, "no blocks");
     cr_assert_eq(todo[2].what, TR_PLAN_STAY);
     in.free_blocks = 100;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[1].what, TR_PLAN_ADMIT);
     cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
 }
@@ -255,7 +348,7 @@ Test(plan, the_youngest_is_preempted_and_nobody_admitted_in_that_step)
                               seq(TR_RUNNING, 20, 19), seq(TR_WAITING, 5, 0)};
     struct tr_plan_in in = input(q, 4, 0);
     struct tr_plan_do todo[4];
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 2);
+    cr_assert_eq(make(&in, todo), 2);
     cr_assert_eq(todo[2].what, TR_PLAN_PREEMPT);
     cr_assert(todo[2].drop);
     cr_assert_eq(todo[0].rows, 1);
@@ -269,7 +362,7 @@ Test(plan, parked_blocks_go_before_anybody_is_preempted)
                               seq(TR_RUNNING, 20, 19)};
     struct tr_plan_in in = input(q, 3, 0);
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 2);
+    cr_assert_eq(make(&in, todo), 2);
     cr_assert_eq(todo[1].what, TR_PLAN_STAY);
     cr_assert(todo[1].drop);
     cr_assert_eq(todo[2].rows, 1);
@@ -282,7 +375,7 @@ Test(plan, parked_gives_its_place_at_once_and_its_blocks_to_a_waiting_one)
     struct tr_plan_in in = input(q, 2, 0);
     in.max_seqs = 1;
     struct tr_plan_do todo[2];
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 30);
+    cr_assert_eq(make(&in, todo), 30);
     cr_assert_eq(todo[0].what, TR_PLAN_PARK);
     cr_assert(todo[0].drop);
     cr_assert_eq(todo[1].what, TR_PLAN_ADMIT);
@@ -293,7 +386,7 @@ Test(plan, parked_keeps_its_blocks_when_giving_them_would_not_help)
     struct tr_plan_seq q[] = {seq(TR_PARKED, 64, 63), seq(TR_WAITING, 300, 0)};
     struct tr_plan_in in = input(q, 2, 1);
     struct tr_plan_do todo[2];
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 0);
+    cr_assert_eq(make(&in, todo), 0);
     cr_assert(!todo[0].drop);
 }
 
@@ -301,24 +394,24 @@ Test(plan, blocks_of_those_aside_go_first_the_youngest_before_the_oldest)
 {
     struct tr_plan_seq q[] = {seq(TR_RUNNING, 64, 63), seq(TR_RUNNING, 33, 32),
                               seq(TR_WAITING, 90, 0)};
-    const uint32_t aside[] = {5, 0, 2, 1};
+    const uint32_t aside[] = {3, 0, 2, 1}, own[] = {0, 1, 2, 5};
     q[0].hold = true;
     struct tr_plan_in in = input(q, 3, 0);
     in.aside = aside;
+    in.own = own;
     in.n_aside = 4;
-    in.aside_total = 8;
     struct tr_plan_do todo[3];
     q[2].total = 20, q[2].limit = 20;
     q[1].limit = 33;
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 21);
+    cr_assert_eq(make(&in, todo), 21);
     cr_assert_eq(step.evict, 2, "one for the running one, then one for the one that comes in");
     cr_assert(!todo[0].drop);
     q[2].total = q[2].limit = 320;
     in.prefill_chunk = 64;
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 1);
+    cr_assert_eq(make(&in, todo), 1);
     cr_assert_eq(step.evict, 1, "all that is parked would not be enough");
     q[2].total = q[2].limit = 32 * 8;
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 65);
+    cr_assert_eq(make(&in, todo), 65);
     cr_assert_eq(step.evict, 4);
     cr_assert(todo[0].drop, "then the one that parks in this step");
     cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
@@ -331,7 +424,7 @@ Test(plan, unparked_comes_before_waiting_and_decodes_in_the_same_step)
     struct tr_plan_in in = input(q, 3, 9);
     in.max_seqs = 1;
     struct tr_plan_do todo[3];
-    cr_assert_eq(tr_plan_make(&in, todo, &step), 1);
+    cr_assert_eq(make(&in, todo), 1);
     cr_assert_eq(todo[1].what, TR_PLAN_UNPARK);
     cr_assert_eq(todo[0].what, TR_PLAN_STAY);
 }
@@ -344,7 +437,7 @@ Test(plan, echoed_rows_are_capped_for_all_together)
     q[0].row_cap = 10;
     struct tr_plan_in in = input(q, 3, 90);
     struct tr_plan_do todo[3];
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].rows, 10);
     cr_assert_eq(todo[1].rows, 6);
     cr_assert_eq(todo[2].rows, 30);
@@ -394,14 +487,15 @@ static uint32_t random_state(struct tr_plan_seq *q, struct tr_plan_in *in, uint3
         batch += b;
         used += q[i].blocks;
     }
-    static uint32_t aside[8];
+    static uint32_t aside[8], own[8];
     in->aside = aside;
+    in->own = own;
     in->n_aside = between(0, 8);
     for (uint32_t i = 0; i < in->n_aside; i++) {
-        aside[i] = between(0, 4);
-        in->aside_total += aside[i];
+        aside[i] = 7 - i;
+        own[7 - i] = between(0, 4);
+        used += own[7 - i];
     }
-    used += in->aside_total;
     in->seqs = q;
     in->n = n;
     in->free_blocks = between(0, 20);
@@ -446,7 +540,7 @@ static void check_plan(const struct tr_plan_in *in, const struct tr_plan_do *tod
     }
     cr_assert_leq(step.evict, in->n_aside);
     for (uint32_t i = 0; i < in->n_aside - step.evict; i++)
-        used += in->aside[i];
+        used += in->own[in->aside[i]];
     cr_assert_eq(rows, n_rows);
     cr_assert_leq(n_batch, in->max_seqs);
     cr_assert_leq(n_rows, in->max_rows);
@@ -489,7 +583,8 @@ Test(plan, holds_its_promises_in_any_state)
         in.max_rows = in.max_seqs + (in.prefill_chunk ? in.prefill_chunk : 300);
         in.out_chunk = between(1, 16);
         uint32_t pool = random_state(q, &in, 300);
-        uint32_t rows = tr_plan_make(&in, todo, &step);
+        in.n_blocks = pool;
+        uint32_t rows = make(&in, todo);
         check_plan(&in, todo, rows, pool);
         check_order(&in, todo);
     }
@@ -508,7 +603,7 @@ Test(plan, everybody_finishes_on_the_smallest_pool)
             .state = TR_WAITING, .total = 5 + 7 * i, .limit = CTX, .row_cap = UINT32_MAX};
     while (left) {
         struct tr_plan_in in = input(q, N, pool);
-        cr_assert_gt(tr_plan_make(&in, todo, &step), 0, "stuck");
+        cr_assert_gt(make(&in, todo), 0, "stuck");
         cr_assert_lt(++steps, 20000, "no end");
         for (uint32_t i = 0; i < N; i++) {
             if (todo[i].drop) {
@@ -560,7 +655,7 @@ Test(plan, a_step_is_for_the_others_or_for_the_trial_and_all_keep_what_they_have
     for (uint32_t trial = 0; trial < 2; trial++) {
         struct tr_plan_in in = input(q, 7, 100);
         in.part = trial ? TR_PLAN_TRIAL : TR_PLAN_OTHERS;
-        cr_assert_gt(tr_plan_make(&in, todo, &step), 0);
+        cr_assert_gt(make(&in, todo), 0);
         for (uint32_t i = 0; i < 7; i++) {
             bool meant = q[i].part == in.part;
             cr_assert_eq(todo[i].rows > 0, meant, "%u", i);
@@ -580,18 +675,18 @@ Test(plan, places_and_blocks_of_suspects_are_kept_free)
     struct tr_plan_do todo[4];
     struct tr_plan_in in = input(q, 4, 100);
     in.max_seqs = 3;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
     cr_assert_eq(todo[3].what, TR_PLAN_STAY, "two places are theirs");
     in = input(q, 4, 2 * 3 + 1);
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[2].what, TR_PLAN_STAY, "so are two blocks and one to grow for each");
     in.free_blocks = 2 * 3 + 2;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
     in.part = TR_PLAN_TRIAL;
     in.free_blocks = 3;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[0].what, TR_PLAN_ADMIT, "the trial needs no more than its own");
 }
 
@@ -602,6 +697,6 @@ Test(plan, a_suspect_that_waits_for_its_reader_keeps_nothing)
     q[0].blocks = 0;
     struct tr_plan_in in = input(q, 2, 2);
     in.max_seqs = 1;
-    tr_plan_make(&in, todo, &step);
+    make(&in, todo);
     cr_assert_eq(todo[1].what, TR_PLAN_ADMIT);
 }

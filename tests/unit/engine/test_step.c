@@ -186,6 +186,7 @@ Test(step, the_youngest_parked_ones_lose_their_blocks_first)
         prompt[i] = TR_SIM_TEXT + i % 50;
     a.params.max_tokens = 60;
     for (uint32_t i = 0; i < 3; i++) {
+        a.prompt = prompt + 1 + i; /* nothing is shared */
         q[i] = tr_rig_submit(&r, &a);
         tr_rig_run(&r, NULL, 0);
         cr_assert_eq(tr_rig_state(&r, &q[i]), TR_PARKED);
