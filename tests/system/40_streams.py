@@ -31,7 +31,9 @@ def same(claim, path, body, n=1):
         whole = c["text"] if "text" in c else c["message"]["content"]
         check(st.text(k) == whole, f"{claim}: deltas joined are the text [{k}]", st.text(k), whole)
         equal(st.finishes(k), [c["finish_reason"]], f"{claim}: one finish_reason [{k}]")
-    equal(st.usage(), r.json["usage"], f"{claim}: the same usage")
+    # The second of two equal prompts takes from the cache what the first one left.
+    equal(*({k: v for k, v in u.items() if k != "prompt_tokens_details"} for u in (st.usage(), r.json["usage"])),
+          f"{claim}: the same usage")
     return st, r
 
 
