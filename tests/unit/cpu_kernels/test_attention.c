@@ -251,6 +251,97 @@ Test(attention, rows_of_several_sequences_do_not_meet)
     }
 }
 
+/* The last rows of a sequence, one at a time: what decoding does with a long context. */
+static float *decode_last(const struct seq *s, enum tr_cpu_level level, uint32_t n_threads,
+                          uint32_t last, uint32_t at_once)
+{
+    struct tr_dev *dev = device(TR_OPS_INT8, level, n_threads);
+    struct tr_kv kv = cache(s);
+    uint32_t *blocks = random_table(kv.n_blocks);
+    size_t qw = (size_t)s->n_head * s->dim;
+    float *out = memory(last * qw * sizeof *out);
+    struct tr_place *places = memory(s->n * sizeof *places);
+    for (uint32_t i = 0; i < s->n; i++)
+        places[i] = (struct tr_place){blocks, i};
+    OPS->kv_write(dev, &kv, 0, places, s->n, s->k, s->v);
+    for (uint32_t i = 0; i < last; i += at_once) {
+        uint32_t n = last - i < at_once ? last - i : at_once;
+        uint32_t pos = s->n - last + i;
+        OPS->attention(dev, &kv, 0, places + pos, n, s->q + pos * qw, s->n_head, &s->p,
+                       out + i * qw);
+    }
+    OPS->close(dev);
+    free(kv.mem);
+    free(blocks);
+    free(places);
+    return out;
+}
+
+/* Partitions of one row are computed by different threads and joined by the last one; with windows
+ * that begin anywhere, groups of all sizes, every head_dim, one row at a time or several. */
+Test(attention, a_long_context_gives_the_same_bits_on_any_number_of_threads, .timeout = 300)
+{
+    for (uint32_t i = 0; i < 36; i++) {
+        enum tr_ops_kv type = kv_types[i % 3];
+        uint32_t unit = type == TR_OPS_KV_Q8_0 ? 32 : 16;
+        uint32_t group = rnd_in(1, 9);
+        uint32_t n_kv = rnd_in(1, 3);
+        struct seq s = sequence(type, rnd_in(600, 1500), group * n_kv, n_kv,
+                                i < 3 ? 256 : unit * rnd_in(1, 256 / unit / 2));
+        enum { LAST = 7 };
+        s.p.window = i % 2 ? rnd_in(1, s.n) : 0;
+        s.p.soft_cap = i % 4 == 0 ? 5.0F : 0.0F;
+        size_t bytes = (size_t)LAST * s.n_head * s.dim * sizeof(float);
+        float *plain = decode_last(&s, TR_CPU_GENERIC, 1, LAST, 1);
+        for (int level = TR_CPU_AVX2; level <= TR_CPU_AVX512; level++) {
+            for (uint32_t threads = 1; threads <= 4; threads++) {
+                float *out = decode_last(&s, (enum tr_cpu_level)level, threads, LAST, 1);
+                cr_assert_arr_eq(out, plain, bytes, "case %u level %d threads %u", i, level,
+                                 threads);
+                free(out);
+                out = decode_last(&s, (enum tr_cpu_level)level, threads, LAST, rnd_in(2, LAST));
+                cr_assert_arr_eq(out, plain, bytes, "case %u level %d threads %u, rows together", i,
+                                 level, threads);
+                free(out);
+            }
+        }
+        free(plain);
+        drop(&s);
+    }
+}
+
+/* Many rows of different sequences and contexts in one call: more items than are cut at a time. */
+Test(attention, many_sequences_in_a_step_do_not_meet)
+{
+    enum { SEQS = 700, N = 600 };
+    struct seq s = sequence(TR_OPS_KV_F16, N, 4, 2, 32);
+    struct tr_kv kv = cache(&s);
+    uint32_t *blocks = random_table(kv.n_blocks);
+    static struct tr_place places[SEQS];
+    static struct tr_place all[N];
+    size_t qw = (size_t)4 * 32;
+    float *q = floats(SEQS * qw);
+    float *one = memory(SEQS * qw * sizeof *one);
+    float *out = memory(SEQS * qw * sizeof *out);
+    struct tr_dev *dev = device(TR_OPS_INT8, TR_CPU_AVX512, 3);
+    for (uint32_t i = 0; i < N; i++)
+        all[i] = (struct tr_place){blocks, i};
+    OPS->kv_write(dev, &kv, 1, all, N, s.k, s.v);
+    for (uint32_t i = 0; i < SEQS; i++) {
+        places[i] = (struct tr_place){blocks, i % 7 == 0 ? N - 1 - i % 50 : rnd_in(0, N - 1)};
+        OPS->attention(dev, &kv, 1, places + i, 1, q + i * qw, 4, &s.p, one + i * qw);
+    }
+    OPS->attention(dev, &kv, 1, places, SEQS, q, 4, &s.p, out);
+    cr_assert_arr_eq(out, one, SEQS * qw * sizeof *out);
+    OPS->close(dev);
+    free(kv.mem);
+    free(blocks);
+    free(q);
+    free(one);
+    free(out);
+    drop(&s);
+}
+
 /* Windows around the sizes of blocks and partitions; what a row does not see may be NaN. */
 Test(attention, a_window_gives_the_same_bits_however_it_is_cut, .timeout = 300)
 {
