@@ -130,7 +130,7 @@ def engine_death_on_the_model():
 @test
 def long_prompts_beside_a_stream():
     """Case B32: while long prompts are read in chunks, a running stream gets a token in each step."""
-    with Server(sim_step_us=2000, sim_prefill_us=100, prefill_chunk=256) as s:
+    with Server(sim_step_us=2000, sim_prefill_us=100, prefill_chunk=256, prefix_cache="off") as s:
         b_body = completion([81] * 7000, temperature=0, max_tokens=8, ignore_eos=True)
         alone = text_of(s.post(COMP, b_body))
         for n in (1, 4):
@@ -202,7 +202,7 @@ def overload_goes_on():
     """Case B67: 50 long prompts a second, which are more than it can do: each is answered right or refused
     at once, memory and the queue stay as they are, and when the load ends it serves at once."""
     seconds, rate = (60, 50) if LONG else (4, 30 if SANITIZED else 50)
-    with Server(max_seqs=4, max_queue=16, sim_step_us=5000) as s:
+    with Server(max_seqs=4, max_queue=16, sim_step_us=5000, prefix_cache="off") as s:
         big = "word " * 6500
         want = token_count(s, big)
         seen, lock, most = {"right": 0, "refused": 0, "odd": []}, threading.Lock(), [0, 0]
