@@ -56,8 +56,11 @@ TR_INLINE void tile(const int R, const enum tr_tensor_type type, const struct pi
 {
     v16 acc[TILE];
     TR_UNROLL
-    for (int r = 0; r < R; r++)
+    for (int r = 0; r < R; r++) {
+        /* Rows of outputs may be whole pages apart: the lines are fetched while sums are made. */
+        __builtin_prefetch(p->out + (row + (size_t)r) * p->n_out, 1);
         acc[r] = v16_set1(0.0F);
+    }
     if (type == TR_T_F32 || type == TR_T_F16 || type == TR_T_BF16)
         float_tile(R, type, p->strip, p->a, row, next, acc);
     else

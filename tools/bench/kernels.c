@@ -216,9 +216,9 @@ static void bench_rows(struct bench *b)
 static void bench_level(struct bench *b)
 {
     static const uint32_t shapes[][2] = {{576, 192}, {576, 576}, {576, 1536}, {1536, 576}};
-    static const enum tr_tensor_type others[] = {TR_T_Q4_0, TR_T_Q5_0, TR_T_Q5_1, TR_T_Q2_K,
-                                                 TR_T_Q3_K, TR_T_Q4_K, TR_T_Q5_K, TR_T_Q6_K,
-                                                 TR_T_F16,  TR_T_BF16, TR_T_F32};
+    static const enum tr_tensor_type others[] = {
+        TR_T_Q8_0, TR_T_Q4_0, TR_T_Q4_1, TR_T_Q5_0, TR_T_Q5_1, TR_T_Q2_K, TR_T_Q3_K,
+        TR_T_Q4_K, TR_T_Q5_K, TR_T_Q6_K, TR_T_F16,  TR_T_BF16, TR_T_F32};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         bench_product(b, TR_T_Q4_1, shapes[i][0], shapes[i][1]);
     bench_product(b, TR_T_Q8_0, 576, 49152);
