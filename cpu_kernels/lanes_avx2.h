@@ -236,9 +236,14 @@ TR_INLINE i16 i16_set1(int32_t x)
     return TR_BOTH_I(_mm256_set1_epi32(x), _mm256_set1_epi32(x));
 }
 
-TR_INLINE i16 i16_add(i16 x, i16 y)
+TR_INLINE i16 i16_sub(i16 x, i16 y)
 {
-    return TR_BOTH_I(_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b));
+    return TR_BOTH_I(_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b));
+}
+
+TR_INLINE i16 i16_shift_left(i16 x, const int n)
+{
+    return TR_BOTH_I(_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n));
 }
 
 TR_INLINE v16 v16_from_i16(i16 x)

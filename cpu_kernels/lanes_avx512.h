@@ -183,9 +183,14 @@ TR_INLINE i16 i16_set1(int32_t x)
     return _mm512_set1_epi32(x);
 }
 
-TR_INLINE i16 i16_add(i16 x, i16 y)
+TR_INLINE i16 i16_sub(i16 x, i16 y)
 {
-    return _mm512_add_epi32(x, y);
+    return _mm512_sub_epi32(x, y);
+}
+
+TR_INLINE i16 i16_shift_left(i16 x, const int n)
+{
+    return _mm512_slli_epi32(x, n & 31);
 }
 
 TR_INLINE v16 v16_from_i16(i16 x)
