@@ -21,8 +21,8 @@
  *   Q4_K Q5_K  sc[16], mn[16]
  *   Q3_K Q6_K  int8 sc[16] of the first half, sc[16] of the second
  *   Q2_K       (mn << 4 | sc)[16] of the first half, of the second
- * That is 0.06 to 0.13 bits a weight more than the file has, and nothing for Q2_K and Q6_K: scales
- * of six bits lie in bytes.
+ * That is an eighth of a bit a weight more than the file has for Q3_K, Q4_K and Q5_K, whose scales of
+ * six bits lie in bytes, and nothing for the others.
  *
  * Strips start at multiples of 64 bytes. */
 #ifndef TR_CPU_KERNELS_STRIP_H
