@@ -29,6 +29,7 @@ struct tr_prefix {
 
 struct tr_prefix *tr_prefix_new(uint32_t n_blocks, uint64_t seed)
 {
+    TR_ASSERT(n_blocks > 0);
     struct tr_prefix *p = calloc(1, sizeof(*p));
     if (!p)
         return NULL;

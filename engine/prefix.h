@@ -32,7 +32,7 @@ struct tr_prefix_at {
     uint64_t salt;
 };
 
-/* For blocks 0 .. n_blocks - 1.  `seed` is not known outside, so that nobody can choose prompts that
+/* For blocks 0 .. n_blocks - 1, at least one.  `seed` is not known outside, so that nobody can choose prompts that
  * share a hash.  NULL without memory. */
 struct tr_prefix *tr_prefix_new(uint32_t n_blocks, uint64_t seed);
 void tr_prefix_free(struct tr_prefix *p); /* NULL is fine */

@@ -368,8 +368,9 @@ class Bench:
         m = self.s.metrics()
         names = ["requests_running", "requests_waiting", "requests_parked", "streams", "streams_held"]
         names += [f'slots{{state="{x}"}}' for x in ("free", "open", "busy", "ended")]
-        names += [f'kv_blocks{{state="{x}"}}' for x in ("free", "used")]
-        return {n: m.get(n) for n in names}
+        kv = {x: m.get(f'kv_blocks{{state="{x}"}}') for x in ("free", "cached", "used")}
+        return {**{n: m.get(n) for n in names}, "used KV blocks": kv["used"],
+                "free and cached KV blocks": kv["free"] + kv["cached"]}
 
     def descriptors(self):
         """How many each process has; segments of the spool, and files of the database, come and go."""
