@@ -402,3 +402,36 @@ Test(speculating, a_large_batch_asks_only_about_what_is_nearly_sure)
     cr_assert_lt(tr_rig_stat(&r, TR_STAT_DRAFTED), 40 * 100 / 20, "%u",
                  (unsigned)tr_rig_stat(&r, TR_STAT_DRAFTED));
 }
+
+/* Two turns of a chat: the second finds the first, with its answer, in the prefix cache. */
+static uint32_t second_turn(bool on, uint32_t *out)
+{
+    uint32_t prompt[140];
+    open_rig(on, false, 256, 2, 0, 0);
+    struct tr_rig_ask a = tr_rig_ask();
+    extras[2] = (struct tr_extra){.n_bias = 2,
+                                  .bias = {{TR_SIM_TEXT + 7, 12.5F}, {TR_SIM_TEXT + 9, 12.5F}}};
+    a.extra = &extras[2];
+    a.params.max_tokens = 130;
+    struct tr_rig_req q = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, &q, 1);
+    memcpy(prompt, tr_ring_ids(&r.s, q.slot), sizeof(uint32_t) * 133);
+    a.prompt = prompt;
+    a.prompt_len = 133;
+    a.params.max_tokens = 60;
+    q = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, &q, 1);
+    memcpy(out, tr_rig_output(&r, &q), 60 * sizeof(uint32_t));
+    return (uint32_t)atomic_load(&tr_rig_ring(&r, &q)->cached_tokens);
+}
+
+Test(speculating, what_is_cached_of_an_answer_never_holds_a_draft_that_was_wrong)
+{
+    uint32_t off[60], on[60];
+    cr_assert_eq(second_turn(false, off), 128);
+    close_rig();
+    cr_assert_eq(second_turn(true, on), 128);
+    cr_assert_eq(memcmp(on, off, sizeof(on)), 0);
+    uint64_t drafted = tr_rig_stat(&r, TR_STAT_DRAFTED), right = tr_rig_stat(&r, TR_STAT_ACCEPTED);
+    cr_assert(right > 10 && drafted - right > 10, "%lu of %lu", right, drafted);
+}
