@@ -298,3 +298,55 @@ void tr_cand_sort(struct tr_cand *c, uint32_t n)
         splits += 2;
     sort(c, n, splits);
 }
+
+/* Weights fall into classes by their leading bits, 64 to a power of two, from 2 downwards. */
+enum { CLASSES = 4096, CLASS_SHIFT = 46, CLASSES_MIN = 256 };
+
+static uint32_t class_of(double w)
+{
+    const uint64_t two = 0x4000000000000000U;
+    uint64_t bits;
+    memcpy(&bits, &w, sizeof(bits));
+    uint64_t c = bits < two ? (two - 1 - bits) >> CLASS_SHIFT : 0;
+    return c < CLASSES ? (uint32_t)c : CLASSES - 1;
+}
+
+uint32_t tr_cand_sort_top(struct tr_cand *c, uint32_t n, double enough)
+{
+    double sum[CLASSES] = {0};
+    uint32_t end[CLASSES] = {0}, next[CLASSES]; /* of a class: its last place, where it is filled */
+    uint32_t last = 0, at = 0;
+    if (n < CLASSES_MIN) {
+        tr_cand_sort(c, n);
+        return n;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = class_of(c[i].v);
+        sum[k] += c[i].v;
+        end[k]++;
+    }
+    /* More than any order of adding can differ by: 2^-53 for each addition. */
+    double limit = enough * (1 + 1e-9), run = 0;
+    for (uint32_t k = 0; k < CLASSES; k++) {
+        next[k] = at;
+        at += end[k];
+        end[k] = at;
+        run += sum[k];
+        last = k;
+        if (run > limit)
+            break;
+    }
+    uint32_t m = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (class_of(c[i].v) <= last)
+            c[m++] = c[i];
+    for (uint32_t k = 0, first = 0; k <= last; first = end[k++]) {
+        while (next[k] < end[k]) {
+            uint32_t home = class_of(c[next[k]].v);
+            swap(&c[next[k]], &c[next[home]]);
+            next[home]++;
+        }
+        tr_cand_sort(c + first, end[k] - first);
+    }
+    return m;
+}

@@ -64,4 +64,9 @@ uint32_t tr_dist_gather(const struct tr_dist *d, double floor, struct tr_cand *o
 /* Sorts by falling v, ties by rising id.  In place, no memory. */
 void tr_cand_sort(struct tr_cand *c, uint32_t n);
 
+/* The same for weights (v >= 0) of which only the largest are wanted: sorts at least so many that
+ * their sum passes `enough` whatever the order of adding, all if it never does; returns how many
+ * are sorted.  The entries behind them are lost. */
+uint32_t tr_cand_sort_top(struct tr_cand *c, uint32_t n, double enough);
+
 #endif

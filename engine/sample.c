@@ -293,8 +293,7 @@ static uint32_t nucleus(struct job *j, double *total)
         if (all || sum >= p->top_p * *total)
             break;
     }
-    tr_cand_sort(j->cand, n);
-    return n;
+    return tr_cand_sort_top(j->cand, n, p->top_p < 1.0 ? p->top_p * *total : INFINITY);
 }
 
 static uint32_t top_k(struct job *j, uint32_t k, double *total)

@@ -104,3 +104,36 @@ Test(dist, the_floor_lets_at_least_k_through_and_gather_finds_them_all)
             cr_assert(x[i] < x[best] || (x[i] == x[best] && i >= best));
     }
 }
+
+/* Weights over many powers of two, with ties, zeros, and some above 2. */
+Test(dist, the_top_of_a_sort_is_the_front_of_the_whole_sort)
+{
+    enum { N = 3000 };
+    static struct tr_cand all[N], top[N];
+    uint64_t bits = 7;
+    for (int round = 0; round < 40; round++) {
+        uint32_t n = round < 4 ? (uint32_t)round * 100 : N - (uint32_t)round;
+        double sum = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            bits = bits * 6364136223846793005U + 1442695040888963407U;
+            double w = exp(-(double)(bits >> 40) / (double)(1 << 24) * round * 2);
+            if (round % 3 == 0)
+                w = (double)(bits >> 61) / 2;
+            all[i] = top[i] = (struct tr_cand){.v = w, .id = i};
+            sum += w;
+        }
+        tr_cand_sort(all, n);
+        double enough = round % 5 == 4 ? INFINITY : sum * round / 40;
+        uint32_t m = tr_cand_sort_top(top, n, enough);
+        cr_assert(m <= n);
+        double front = 0;
+        for (uint32_t i = 0; i < m; i++) {
+            cr_assert(top[i].id == all[i].id && top[i].v == all[i].v, "round %d place %u", round,
+                      i);
+            front += top[i].v;
+        }
+        cr_assert(m == n || front >= enough);
+        if (round == 8)
+            cr_assert(m < n / 2, "%u of %u", m, n);
+    }
+}
