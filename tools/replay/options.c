@@ -60,6 +60,7 @@ static void help_trace(FILE *out)
     fputs("\nA trace has one JSON object a line:\n"
           "  at                     arrival, seconds from the start (required)\n"
           "  prompt_tokens | prompt length in tokens (to /v1/completions), or a text (to chat)\n"
+          "  chat                   a number: the prompts with it begin with the same tokens\n"
           "  max_tokens             length of the answer; ignore_eos is sent (required)\n"
           "  abandon_s              the client leaves so long after its arrival\n"
           "  abandon_after_first_s  the client leaves so long after its first content\n"

@@ -80,7 +80,8 @@ void tr_prompts_learn(struct tr_prompts *p, const struct tr_target *t, const cha
 static void put_made_up(FILE *f, const struct tr_prompts *p, const struct tr_replay_opts *o,
                         const struct tr_trace_entry *e)
 {
-    uint64_t s = o->seed * 0x2545F4914F6CDD1Du + e->line;
+    /* From the top those of chats, so that none is a line's. */
+    uint64_t s = o->seed * 0x2545F4914F6CDD1Du + (e->chat ? ~e->chat : e->line);
     fputs(p->n ? ",\"prompt\":[" : ",\"prompt\":\"", f);
     for (uint64_t i = 0; i < e->prompt_tokens; i++) {
         uint64_t r = tr_traces_random(&s) >> 16;

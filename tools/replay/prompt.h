@@ -3,8 +3,8 @@
  * says.
  *
  * A length is made of token ids, sent to /v1/completions; the ids are those of common words, as the
- * server's own /tokenize gives them, in an order that differs for every request.  A server without
- * /tokenize gets as many words instead, which is about right.  A text goes to chat. */
+ * server's own /tokenize gives them, in an order that differs for every request, or is the one of its
+ * chat.  A server without /tokenize gets as many words instead, which is about right.  A text goes to chat. */
 #ifndef TR_REPLAY_PROMPT_H
 #define TR_REPLAY_PROMPT_H
 

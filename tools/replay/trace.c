@@ -127,6 +127,11 @@ static int take_prompt_tokens(struct line *l, const char *key, const json_t *v)
     return take_tokens(l, key, v, &l->e.prompt_tokens);
 }
 
+static int take_chat(struct line *l, const char *key, const json_t *v)
+{
+    return take_tokens(l, key, v, &l->e.chat);
+}
+
 static int take_max_tokens(struct line *l, const char *key, const json_t *v)
 {
     l->has_max = true;
@@ -180,6 +185,7 @@ static const struct {
     {"at", take_at},
     {"prompt", take_prompt},
     {"prompt_tokens", take_prompt_tokens},
+    {"chat", take_chat},
     {"max_tokens", take_max_tokens},
     {"abandon_s", take_abandon},
     {"abandon_after_first_s", take_abandon_after_first},
@@ -231,6 +237,8 @@ static int check(struct line *l)
         return tr_errf(l->err, -EINVAL, "no max_tokens");
     if (!l->e.prompt == !l->e.prompt_tokens)
         return tr_errf(l->err, -EINVAL, "either prompt or prompt_tokens is needed");
+    if (l->e.chat && l->e.prompt)
+        return tr_errf(l->err, -EINVAL, "chat needs prompt_tokens");
     if (!l->e.stream && l->e.abandon_after_first_s >= 0)
         return tr_errf(l->err, -EINVAL, "abandon_after_first_s needs a stream");
     return 0;
@@ -306,7 +314,7 @@ int tr_trace_load(struct tr_trace *t, const char *path, struct tr_errbuf *err)
     int rc = 0;
     memset(t, 0, sizeof(*t));
     if (!f)
-        return tr_errf(err, -EINVAL, "%s: %s (a built-in trace is chat, mixed or abandonment)",
+        return tr_errf(err, -EINVAL, "%s: %s (built-in traces: chat, mixed, abandonment, turns)",
                        path, strerror(errno));
     for (size_t n; !rc && (n = fread(part, 1, sizeof(part), f)) > 0;)
         rc = b.len + n > FILE_BYTES_MAX ? -EFBIG : tr_buf_append(&b, part, n);
@@ -341,6 +349,8 @@ void tr_trace_print(const struct tr_trace *t, FILE *out)
             print_text("prompt", e->prompt, out);
         else
             fprintf(out, ",\"prompt_tokens\":%llu", (unsigned long long)e->prompt_tokens);
+        if (e->chat)
+            fprintf(out, ",\"chat\":%llu", (unsigned long long)e->chat);
         fprintf(out, ",\"max_tokens\":%llu", (unsigned long long)e->max_tokens);
         if (e->abandon_s >= 0)
             fprintf(out, ",\"abandon_s\":%.3f", e->abandon_s);

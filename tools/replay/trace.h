@@ -24,6 +24,7 @@ struct tr_trace_entry {
     double at_s;            /* arrival, seconds from the start of the trace */
     char *prompt;           /* text; NULL: prompt_tokens of them */
     uint64_t prompt_tokens; /* 0 with a text */
+    uint64_t chat;          /* whose made-up tokens its prompt begins with; 0: nobody else's */
     uint64_t max_tokens;
     double abandon_s;             /* the client leaves so long after its arrival, or NEVER */
     double abandon_after_first_s; /* the same, after the first content it read */

@@ -153,6 +153,26 @@ static void make_abandonment(struct maker *m)
     arrive(m, 0.33, 60, put_leaver_or_stayer);
 }
 
+/* A chat: instructions and a question, then again and again all that was said and the next question,
+ * up to 4,000 tokens.  Who asks reads the answer first. */
+static void put_turns(struct maker *m, uint64_t chat, double at)
+{
+    uint64_t prompt = (uint64_t)between(m, 200, 800);
+    for (bool first = true; prompt <= 4000; first = false) {
+        uint64_t answer = (uint64_t)between(m, 40, 120);
+        struct tr_trace_entry *e = put(m, first ? "first" : "later", at, prompt, answer);
+        e->chat = chat;
+        prompt += answer + (uint64_t)lognormal(m, 300, 0.7, 16, 1200);
+        at += between(m, 4, 10);
+    }
+}
+
+static void make_turns(struct maker *m)
+{
+    for (uint64_t chat = 1; chat <= 8; chat++)
+        put_turns(m, chat, between(m, 0, 10));
+}
+
 static const struct {
     const char *name;
     void (*make)(struct maker *m);
@@ -162,6 +182,7 @@ static const struct {
     {"mixed", make_mixed, "short streams, and every 3 s a prompt of 3000 to 6000 tokens"},
     {"abandonment", make_abandonment,
      "a minute, 3 a second; two of three ask for long answers and leave early"},
+    {"turns", make_turns, "8 chats whose prompts grow turn by turn up to 4000 tokens"},
 };
 enum { N_TRACES = sizeof(traces) / sizeof(traces[0]) };
 

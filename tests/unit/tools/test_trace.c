@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/prompt.h"
 #include "replay/trace.h"
 #include "replay/traces.h"
 
@@ -81,6 +82,8 @@ Test(trace, a_bad_line_is_named_with_what_was_expected)
         {"{\"at\":1,\"prompt\":\"a\",\"max_tokens\":7,\"stream\":false,"
          "\"abandon_after_first_s\":1}",
          "abandon_after_first_s needs a stream"},
+        {"{\"at\":1,\"prompt\":\"a\",\"max_tokens\":7,\"chat\":1}", "chat needs prompt_tokens"},
+        {"{\"at\":1,\"prompt_tokens\":5,\"max_tokens\":7,\"chat\":\"a\"}", "chat must be an"},
         {"{\"at\":1,\"at\":2,\"prompt_tokens\":5,\"max_tokens\":7}", "not JSON: duplicate"},
         {"{\"at\":1", "not JSON: "},
         {"{} {}", "not JSON: "},
@@ -160,8 +163,8 @@ static char *printed(const struct tr_trace *t)
 
 Test(trace, the_built_in_ones_are_the_same_for_a_seed_and_can_be_printed_and_read)
 {
-    static const char *const names[] = {"chat", "mixed", "abandonment"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = {"chat", "mixed", "abandonment", "turns"};
+    for (int i = 0; i < 4; i++) {
         struct tr_trace a, b, other, back;
         struct tr_errbuf err = {0};
         cr_assert_eq(tr_traces_make(&a, names[i], 1), 0);
@@ -182,6 +185,61 @@ Test(trace, the_built_in_ones_are_the_same_for_a_seed_and_can_be_printed_and_rea
     struct tr_trace none;
     cr_expect_eq(tr_traces_make(&none, "nothing", 1), -ENOENT);
     tr_trace_fini(&none);
+}
+
+Test(trace, chats_grow_from_turn_to_turn_up_to_4000_tokens)
+{
+    struct tr_trace t;
+    uint64_t prompt[9] = {0}, most = 0;
+    double at[9] = {0};
+    cr_assert_eq(tr_traces_make(&t, "turns", 1), 0);
+    for (size_t i = 0; i < t.n; i++) {
+        const struct tr_trace_entry *e = &t.e[i];
+        cr_assert(e->chat >= 1 && e->chat <= 8);
+        cr_expect_str_eq(t.classes[e->class_id], prompt[e->chat] ? "later" : "first");
+        cr_expect_gt(e->prompt_tokens, prompt[e->chat]);
+        cr_expect(e->at_s >= at[e->chat] + (prompt[e->chat] ? 4 : 0));
+        prompt[e->chat] = e->prompt_tokens;
+        at[e->chat] = e->at_s;
+        most = e->prompt_tokens > most ? e->prompt_tokens : most;
+    }
+    for (int chat = 1; chat <= 8; chat++)
+        cr_expect_gt(prompt[chat], 2000);
+    cr_expect(most > 3500 && most <= 4000);
+    tr_trace_fini(&t);
+}
+
+static char *body_of(const struct tr_prompts *p, struct tr_trace_entry *e, size_t line)
+{
+    static const struct tr_replay_opts o = {.seed = 1, .to.url = {.host = "h", .port = "1"}};
+    size_t len;
+    e->line = line;
+    char *all = tr_prompt_request(p, &o, "m", e, "id", &len);
+    cr_assert(all);
+    char *ids = strstr(all, "\"prompt\":[");
+    cr_assert(ids);
+    ids = strdup(ids + strlen("\"prompt\":["));
+    *strchr(ids, ']') = 0;
+    free(all);
+    return ids;
+}
+
+Test(trace, prompts_of_a_chat_begin_alike_and_others_do_not)
+{
+    struct tr_prompts p = {.n = 30};
+    for (int i = 0; i < 30; i++)
+        p.ids[i] = 100 + i;
+    struct tr_trace_entry turn = {.prompt_tokens = 40, .max_tokens = 1, .chat = 3};
+    struct tr_trace_entry next = {.prompt_tokens = 90, .max_tokens = 1, .chat = 3};
+    struct tr_trace_entry other = {.prompt_tokens = 40, .max_tokens = 1, .chat = 4};
+    struct tr_trace_entry alone = {.prompt_tokens = 40, .max_tokens = 1};
+    char *a = body_of(&p, &turn, 1), *b = body_of(&p, &next, 2), *c = body_of(&p, &other, 3);
+    char *d = body_of(&p, &alone, 3), *e = body_of(&p, &alone, 4);
+    cr_expect(strlen(b) > strlen(a) && !strncmp(a, b, strlen(a)) && b[strlen(a)] == ',');
+    cr_expect_str_neq(a, c);
+    cr_expect_str_neq(c, d);
+    cr_expect_str_neq(d, e);
+    free(a), free(b), free(c), free(d), free(e);
 }
 
 Test(trace, a_limit_keeps_the_first)
