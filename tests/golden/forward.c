@@ -59,7 +59,10 @@ struct limits {
 
 static const struct limits strict = {2e-4, 5e-5, 1e-9, 1e-5, 1.5e-3, 0.001};
 static const struct limits middle = {0.06, 0.015, 3e-5, 2e-4, 0.05, 0.1};
-static const struct limits loose = {2.5, 0.5, 0.02, 0.01, 1.5, 1.0};
+/* One token's NLL: three times the worst of bfloat16 in the study, which these limits are for too.  Of
+ * Gemma's 1,515 tokens the worst is off by 1.2 to 1.5, as the last bits of attention fall; the next by
+ * 0.4. */
+static const struct limits loose = {2.5, 0.5, 0.02, 0.01, 3, 1.0};
 
 static const char *path_of(const char *name, char path[128])
 {

@@ -121,7 +121,8 @@ def queued():
 @test
 def long_prefill():
     """Whole prompts in one pass of 2 s, so that nothing can be told between."""
-    with Server(TINY, max_seqs=4, heartbeat_s=BEAT, sim_prefill_us=500, prefill_chunk=0, ledger=False) as s:
+    with Server(TINY, max_seqs=4, heartbeat_s=BEAT, sim_prefill_us=500, prefill_chunk=0,
+                prefix_cache="off", ledger=False) as s:
         streams = all_framings(s, force(A, prompt="y" * 1000, max_tokens=7))
         good(streams, "a" * 7, 2, "prefill")
 
@@ -129,7 +130,7 @@ def long_prefill():
 @test
 def engine_stopped():
     """SIGSTOP for 5 s in a prefill and in a decode (case B47)."""
-    with Server(TINY, heartbeat_s=BEAT, sim_step_us=5000, sim_prefill_us=1000, ledger=False,
+    with Server(TINY, heartbeat_s=BEAT, sim_step_us=5000, sim_prefill_us=1000, prefix_cache="off", ledger=False,
                 max_seqs=16) as s:
         decode = all_framings(s, force(A, max_tokens=1000))
         check(until(lambda: s.metric("requests_running") == 4), "four decode", s.metrics())
