@@ -24,8 +24,8 @@ static bool read_line(const char *root, const char *dir, const char *name, char 
 static uint32_t cpus_of(long long quota, long long period)
 {
     if (quota <= 0 || period <= 0)
-        return UINT32_MAX; /* "max", -1 */
-    long long n = (quota + period - 1) / period;
+        return UINT32_MAX;                  /* "max", -1 */
+    long long n = (quota - 1) / period + 1; /* whatever the file says, it fits */
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 

@@ -98,4 +98,8 @@ Test(cpus, what_cannot_be_read_is_no_quota)
     cr_assert_eq(quota("nonsense\n::\n0::\n"), UINT32_MAX);
     put("z/cpu.max", "what is this");
     cr_assert_eq(quota("0::/z\n"), UINT32_MAX);
+    put("z/cpu.max", "99999999999999999999 100000");
+    cr_assert_eq(quota("0::/z\n"), UINT32_MAX);
+    put("z/cpu.max", "9223372036854775807 9223372036854775807");
+    cr_assert_eq(quota("0::/z\n"), 1);
 }
