@@ -46,11 +46,14 @@ struct tr_dev *tr_cpu_open(const struct tr_cpu_config *c, struct tr_errbuf *err)
     dev->math = c->math;
     dev->k = kernels_of(tr_cpu_level_find(c->level_max));
     dev->threads = tr_threads_start(c->n_threads, err);
-    int pinned = dev->threads && c->pin_threads ? tr_threads_pin(dev->threads) : 0;
-    if (pinned)
+    if (!dev->threads || (c->math == TR_OPS_BLAS && tr_blas_load(&dev->blas, c->n_threads, err))) {
+        cpu_close(dev);
+        return NULL;
+    }
+    /* Last: OpenBLAS's threads may run wherever the caller might before. */
+    int pinned = c->pin_threads ? tr_threads_pin(dev->threads) : 0;
+    if (pinned) {
         tr_errf(err, pinned, "cannot bind threads to processors: %s", strerror(-pinned));
-    if (!dev->threads || pinned ||
-        (c->math == TR_OPS_BLAS && tr_blas_load(&dev->blas, c->n_threads, err))) {
         cpu_close(dev);
         return NULL;
     }

@@ -4,7 +4,9 @@
 
 #include "cpu_kernels/threads.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -88,6 +90,35 @@ Test(threads, pinned_threads_do_the_same)
     for (uint32_t i = 0; i < 1000; i++)
         cr_assert_eq(c.done[i], 1);
     tr_threads_stop(t);
+}
+
+/* Threads of this process that are bound to one processor. */
+static int bound_threads(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    int n = 0;
+    cr_assert_not_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        cpu_set_t set;
+        int tid = atoi(e->d_name);
+        n += tid > 0 && sched_getaffinity(tid, sizeof(set), &set) == 0 && CPU_COUNT(&set) == 1;
+    }
+    closedir(d);
+    return n;
+}
+
+Test(threads, pinning_leaves_the_threads_of_a_library_where_they_may_run)
+{
+    struct tr_errbuf err = {{0}};
+    struct tr_cpu_config c = {.math = TR_OPS_BLAS, .n_threads = 2, .pin_threads = true};
+    cpu_set_t set;
+    sched_getaffinity(0, sizeof(set), &set);
+    if (CPU_COUNT(&set) < 2)
+        cr_skip_test("with one processor all are bound to it");
+    struct tr_dev *dev = tr_cpu_open(&c, &err);
+    cr_assert_not_null(dev, "%s", err.msg);
+    cr_assert_eq(bound_threads(), 2, "the caller and its worker");
+    OPS->close(dev);
 }
 
 static pthread_t caller;
