@@ -441,9 +441,11 @@ TR_INLINE void attend_tile(const int Q, const enum tr_ops_kv type, const struct 
 
     uint32_t first = lo / TR_OPS_KV_BLOCK;
     uint32_t n_blocks = (hi + TR_OPS_KV_BLOCK - 1) / TR_OPS_KV_BLOCK - first;
-    const uint8_t *head[2 * PART_BLOCKS + AHEAD];
+    /* V of block b of the partition is v.head[b]. */
+    const uint8_t *heads[2 * PART_BLOCKS + AHEAD];
+    const uint8_t **head = heads + first;
     list_heads(a, base + lo, n_blocks, u[n - 1].end, head);
-    struct values v = {.head = head + n_blocks - first, .first = first, .end = first + n_blocks};
+    struct values v = {.head = heads + n_blocks, .first = first, .end = first + n_blocks};
 
     for (uint32_t b = 0; b < n_blocks; b++)
         score_block(Q, type, &t, head[b], head[b + AHEAD], dim, (first + b) * TR_OPS_KV_BLOCK);
