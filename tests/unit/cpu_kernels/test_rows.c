@@ -283,7 +283,7 @@ Test(rows, an_amplitude_stretches_what_is_rotated)
 }
 
 /* A layer's way from products to products, in x, y and an act: norms, a bias, a rotation, an
- * activation, quantising; more operations than may wait at once, and rows that change in number. */
+ * activation, quantising, and rows that change in number. */
 static void chain(struct tr_dev *dev, const float *w, float *x, float *y, uint32_t n_rows,
                   const struct tr_rope *r, const struct tr_place *places, struct tr_act *a)
 {
@@ -339,4 +339,85 @@ Test(rows, operations_that_wait_give_the_same_bits)
     }
     free(start);
     free(angles);
+}
+
+/* Copies row i of src to dst. */
+struct copying {
+    const float *src;
+    float *dst;
+    uint32_t dim;
+};
+
+static void copy_row(void *arg, uint32_t i)
+{
+    const struct copying *c = arg;
+    memcpy(c->dst + (size_t)i * c->dim, c->src + (size_t)i * c->dim, c->dim * sizeof(float));
+}
+
+enum { STEP_ROWS = 6, STEP_DIM = 64, STEP_OUT = 40, STEP_WAITING = 30 };
+
+struct step {
+    float x[STEP_ROWS * STEP_DIM];
+    float product[STEP_ROWS * STEP_OUT];
+    float attention[STEP_ROWS * STEP_DIM];
+    float copied[STEP_ROWS * STEP_DIM];
+};
+
+/* Each reader of rows right behind operations that may wait; at first more of them than may. */
+static void read_at_once(struct tr_dev *dev, const float *w, const struct tr_mat *m,
+                         struct tr_act *a, const struct tr_kv *kv, struct step *s)
+{
+    const uint32_t blocks[] = {0};
+    const struct tr_attend_params p = {.scale = 0.1F};
+    struct copying c = {s->x, s->copied, STEP_DIM};
+    struct tr_place places[STEP_ROWS];
+    for (uint32_t i = 0; i < STEP_ROWS; i++)
+        places[i] = (struct tr_place){blocks, i};
+    for (int i = 0; i < STEP_WAITING; i++)
+        OPS->add_bias(dev, s->x, w, STEP_ROWS, STEP_DIM);
+    OPS->act_set(dev, a, s->x, STEP_ROWS);
+    OPS->matmul(dev, m, a, s->product);
+    OPS->scale(dev, s->x, 0.3F, STEP_ROWS, STEP_DIM);
+    OPS->kv_write(dev, kv, 0, places, STEP_ROWS, s->x, s->x);
+    OPS->attention(dev, kv, 0, places, STEP_ROWS, s->x, 1, &p, s->attention);
+    OPS->add_bias(dev, s->x, w, STEP_ROWS, STEP_DIM);
+    OPS->parallel(dev, STEP_ROWS, copy_row, &c);
+}
+
+Test(rows, what_waits_is_done_before_it_is_read)
+{
+    uint8_t *rows = random_rows(TR_T_Q4_1, STEP_DIM, STEP_OUT);
+    float *w = floats(STEP_DIM);
+    struct step s[2];
+    for (size_t i = 0; i < STEP_ROWS * STEP_DIM; i++)
+        s[0].x[i] = s[1].x[i] = rnd_float();
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tr_dev *dev = device(TR_OPS_INT8, TR_CPU_AVX512, 2);
+        void *mat_mem = memory(OPS->mat_bytes(dev, TR_T_Q4_1, STEP_DIM, STEP_OUT));
+        void *act_mem = memory(OPS->act_bytes(dev, STEP_ROWS, STEP_DIM));
+        struct tr_mat m;
+        struct tr_act a;
+        struct tr_kv kv = {.type = TR_OPS_KV_F32,
+                           .n_layer = 1,
+                           .n_blocks = 1,
+                           .n_head_kv = 1,
+                           .head_dim = STEP_DIM,
+                           .block_bytes = tr_kv_block_bytes(TR_OPS_KV_F32, 1, STEP_DIM)};
+        kv.mem = memory(kv.block_bytes);
+        OPS->mat_prepare(dev, &m, TR_T_Q4_1, STEP_DIM, STEP_OUT, rows, mat_mem);
+        OPS->act_init(dev, &a, STEP_ROWS, STEP_DIM, act_mem);
+        OPS->defer(dev, i == 1);
+        read_at_once(dev, w, &m, &a, &kv, &s[i]);
+        OPS->defer(dev, false);
+        OPS->close(dev);
+        free(mat_mem);
+        free(act_mem);
+        free(kv.mem);
+    }
+    cr_assert_arr_eq(s[0].product, s[1].product, sizeof s[0].product);
+    cr_assert_arr_eq(s[0].attention, s[1].attention, sizeof s[0].attention);
+    cr_assert_arr_eq(s[0].copied, s[1].copied, sizeof s[0].copied);
+    cr_assert_arr_eq(s[0].x, s[1].x, sizeof s[0].x);
+    free(rows);
+    free(w);
 }
