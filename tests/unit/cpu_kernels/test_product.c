@@ -172,6 +172,31 @@ Test(product, a_row_is_the_same_alone_and_in_any_company, .timeout = 300)
     }
 }
 
+/* So many that they go through the caches in several parts. */
+Test(product, many_long_rows_are_each_what_they_are_alone)
+{
+    static const enum tr_tensor_type types[] = {TR_T_F32, TR_T_Q8_0};
+    static const uint32_t n_in[] = {4099, 18 * 1024};
+    for (int i = 0; i < 2; i++) {
+        enum { ROWS = 77, OUT = 19 };
+        struct weights w = weights(types[i], n_in[i], OUT);
+        float *x = floats((size_t)ROWS * w.n_in);
+        for (int level = TR_CPU_AVX2; level <= TR_CPU_AVX512; level++) {
+            float *all = compute(&w, TR_OPS_INT8, (enum tr_cpu_level)level, 2, x, ROWS);
+            for (size_t r = 0; r < ROWS; r++) {
+                float *one =
+                    compute(&w, TR_OPS_INT8, (enum tr_cpu_level)level, 1, x + r * w.n_in, 1);
+                cr_assert_arr_eq(all + r * OUT, one, OUT * sizeof *one, "type %d level %d row %zu",
+                                 (int)w.type, level, r);
+                free(one);
+            }
+            free(all);
+        }
+        free(x);
+        free(w.rows);
+    }
+}
+
 Test(product, float_weights_need_no_whole_blocks)
 {
     for (int t = 0; t < 3; t++) {
