@@ -78,10 +78,14 @@ class Llama:
         self.child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                       env=environment(path))
         give_up = time.monotonic() + 300
-        while not self.ready():
-            if self.child.poll() is not None or time.monotonic() > give_up:
-                sys.exit(f"llama.cpp's server does not start: {' '.join(argv)}")
-            time.sleep(0.1)
+        try:
+            while not self.ready():
+                if self.child.poll() is not None or time.monotonic() > give_up:
+                    sys.exit(f"llama.cpp's server does not start: {' '.join(argv)}")
+                time.sleep(0.1)
+        except BaseException:  # Ctrl-C too: nobody has it yet who would end it
+            self.__exit__()
+            raise
 
     def ready(self):
         with contextlib.suppress(urllib.error.URLError, OSError, json.JSONDecodeError):
