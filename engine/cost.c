@@ -14,6 +14,10 @@ enum { FIRST_ROWS = 32, AHEAD = 4 };
 #define LATE_FIRST 0.25
 #define FAR 3.0
 
+/* So much too slow, and so many steps one after the other: everything has become slower, not this step. */
+#define SLOW 1.5
+#define SLOW_STEPS 4
+
 /* How the certainty about what was in a step fades, as a factor of the variances. */
 #define FADE 1.02
 
@@ -61,7 +65,7 @@ uint64_t tr_cost_predict(const struct tr_cost *c, const struct tr_cost_work *w)
 
 /* ---- learning ---- */
 
-/* Nothing is known yet, and the guess was far too low: everything is so many times slower. */
+/* Nothing is known yet, or not any more, and the prices are far too low. */
 static void scale_all(struct tr_cost *c, double times)
 {
     for (int i = 0; i < TR_COST_PARTS; i++) {
@@ -102,9 +106,14 @@ void tr_cost_learn(struct tr_cost *c, const struct tr_cost_work *w, uint64_t ns)
 {
     double was = (double)(ns ? ns : 1);
     double expected = fmax(predict(c, w), 1);
-    if (c->error >= ERROR_FIRST && was > 2 * expected) {
-        scale_all(c, was / expected);
+    c->slow =
+        was > SLOW * expected ? fmin(c->slow > 0 ? c->slow : was / expected, was / expected) : 0;
+    c->n_slow = c->slow > 0 ? c->n_slow + 1 : 0;
+    if (c->n_slow == (c->known ? SLOW_STEPS : 1)) {
+        scale_all(c, c->slow);
         expected = fmax(predict(c, w), 1);
+        c->n_slow = 0;
+        c->slow = 0;
     }
     double scale = fmax(was, expected), off = (was - expected) / scale;
     double x[TR_COST_PARTS];
@@ -114,6 +123,7 @@ void tr_cost_learn(struct tr_cost *c, const struct tr_cost_work *w, uint64_t ns)
     double error = c->error;
     move_error(&c->error, fabs(off), error);
     c->error = fmax(c->error, ERROR_LEAST);
+    c->known |= c->error < ERROR_FIRST;
     if (!w->n[TR_COST_PREFILL])
         return;
     move_error(&c->late, fmax(off, 0), error);

@@ -23,6 +23,7 @@
 #ifndef TR_ENGINE_COST_H
 #define TR_ENGINE_COST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum tr_cost_part {
@@ -46,6 +47,9 @@ struct tr_cost {
     double guess[TR_COST_PARTS];  /* the prices before anything was measured */
     double error;                 /* usual relative error of a prediction */
     double late;                  /* usual relative excess of steps with prefill */
+    bool known;                   /* predictions were not far off once */
+    uint32_t n_slow;              /* steps that were far too slow, the last ones in a row */
+    double slow;                  /* the least excess of those, as a factor */
     uint32_t measured;            /* most prefill rows of a measured step */
 };
 

@@ -111,6 +111,24 @@ Test(cost, one_step_that_lost_the_processor_changes_little)
     cr_assert_lt((double)tr_cost_predict(&c, &w) / (double)before, 1.2);
 }
 
+/* Only at the very beginning is a step that took far too long a sign that everything does. */
+Test(cost, nor_does_a_process_that_was_stopped_while_its_machine_was_busy)
+{
+    struct tr_cost c;
+    srand(9);
+    tr_cost_init(&c, SMALL_BYTES);
+    live(&c, small_model, 200, 0.05);
+    struct tr_cost_work w = decode(3, 300);
+    tr_cost_add_prefill(&w, 1000, 100);
+    for (int i = 0; i < 30; i++)
+        tr_cost_learn(&c, &w, (uint64_t)((i % 2 ? 20 : 1) * truth(small_model, &w)));
+    uint64_t before = tr_cost_predict(&c, &w);
+    tr_cost_learn(&c, &w, 60000000000u);
+    cr_assert_lt((double)tr_cost_predict(&c, &w) / (double)before, 2.1);
+    live(&c, small_model, 60, 0.05);
+    cr_assert_lt(off_by(&c, small_model, &w), 0.5);
+}
+
 Test(cost, a_machine_that_has_become_half_as_fast_is_noticed_within_thirty_steps)
 {
     struct tr_cost c;
