@@ -21,12 +21,11 @@ struct plan {
     uint32_t out;      /* of those left, with logits for every row */
     bool shut;         /* nobody comes in any more */
     uint32_t preempted;
-    uint32_t aside;     /* of those aside, the first so many keep their blocks */
-    uint32_t evictable; /* blocks that only parked ones hold */
-    uint32_t young;     /* no parked sequence at or behind this index has blocks to give */
-    uint32_t growers;   /* in the batch: may need one more block some day */
-    uint32_t
-        places; /* kept for suspects that are not in the batch, and for who waits for a block */
+    uint32_t aside;        /* of those aside, the first so many keep their blocks */
+    uint32_t evictable;    /* blocks that only parked ones hold */
+    uint32_t young;        /* no parked sequence at or behind this index has blocks to give */
+    uint32_t growers;      /* in the batch: may need one more block some day */
+    uint32_t places;       /* kept for suspects that are not in the batch */
     uint32_t blocks;       /* kept for the same */
     uint64_t doing[DOING]; /* blocks that are computed first in this step */
     uint32_t n_doing;
@@ -190,6 +189,37 @@ static void give_decode_row(struct plan *p, uint32_t i)
     add_decode_row(p, i);
 }
 
+/* ---- the order of those who want more than a row ---- */
+
+static bool is_again(const struct tr_plan_seq *q)
+{
+    return q->again || q->state == TR_PARKED;
+}
+
+static uint32_t left(const struct plan *p, uint32_t i)
+{
+    return p->in->seqs[i].total - begins_at(p, i) - p->todo[i].rows;
+}
+
+/* Whether i goes before k, which stands before it in precedence. */
+static bool goes_before(const struct plan *p, uint32_t i, uint32_t k, bool by_work)
+{
+    const struct tr_plan_seq *a = &p->in->seqs[i], *b = &p->in->seqs[k];
+    if (a->priority != b->priority)
+        return a->priority < b->priority;
+    if (is_again(a) != is_again(b))
+        return is_again(a);
+    if (p->in->served && p->in->served[a->key] != p->in->served[b->key])
+        return p->in->served[a->key] < p->in->served[b->key];
+    return by_work && left(p, i) < left(p, k);
+}
+
+/* Whether k goes before i, by age if by nothing else. */
+static bool precedes(const struct plan *p, uint32_t k, uint32_t i)
+{
+    return k < i ? !goes_before(p, i, k, false) : goes_before(p, k, i, false);
+}
+
 /* ---- places and blocks of whoever comes in ---- */
 
 static uint32_t grows(const struct tr_plan_seq *q)
@@ -207,31 +237,6 @@ static uint32_t blocks_needed(const struct plan *p, uint32_t i)
     return all - q->cached / TR_KV_BLOCK + q->cached_free;
 }
 
-static bool fits(const struct plan *p, uint32_t i)
-{
-    const struct tr_plan_seq *q = &p->in->seqs[i];
-    bool other = p->in->part == TR_PLAN_OTHERS;
-    if (p->in_batch + (other ? p->places : 0) >= p->in->max_seqs)
-        return false;
-    uint64_t need = (uint64_t)blocks_needed(p, i) + p->growers + grows(q) + (other ? p->blocks : 0);
-    uint32_t kept = parked(p, i) ? loose(p, i) : 0;
-    return need <= (uint64_t)p->free + (p->evictable - min2(kept, p->evictable));
-}
-
-static void let_in(struct plan *p, uint32_t i)
-{
-    const struct tr_plan_seq *q = &p->in->seqs[i];
-    uint32_t need = blocks_needed(p, i);
-    uint32_t reserve = p->growers + grows(q) + (p->in->part == TR_PLAN_OTHERS ? p->blocks : 0);
-    p->evictable -= parked(p, i) ? min2(loose(p, i), p->evictable) : 0;
-    while (need + reserve > p->free && evict_one(p, i))
-        ;
-    p->free -= need;
-    p->growers += grows(q);
-    p->todo[i].what = q->state == TR_PARKED ? TR_PLAN_UNPARK : TR_PLAN_ADMIT;
-    p->in_batch++;
-}
-
 /* Whether another one computes in this step what it would. */
 static bool is_done_for_it(const struct plan *p, uint32_t i)
 {
@@ -243,11 +248,61 @@ static bool is_done_for_it(const struct plan *p, uint32_t i)
 }
 
 /* Waits for nothing but a place and its turn. */
-static bool comes(const struct plan *p, uint32_t i)
+static bool waits(const struct plan *p, uint32_t i)
 {
     const struct tr_plan_seq *q = &p->in->seqs[i];
     return !q->hold && p->todo[i].what == TR_PLAN_STAY &&
-           (q->state == TR_WAITING || (q->state == TR_PARKED && q->ready)) && !is_done_for_it(p, i);
+           (q->state == TR_WAITING || (q->state == TR_PARKED && q->ready));
+}
+
+static bool comes(const struct plan *p, uint32_t i)
+{
+    return waits(p, i) && !is_done_for_it(p, i);
+}
+
+/* What must stay free when i comes in. */
+struct room {
+    uint32_t places, blocks;
+};
+
+static struct room kept_from(const struct plan *p, uint32_t i)
+{
+    struct room r = {0, p->growers + grows(&p->in->seqs[i])};
+    if (p->in->part != TR_PLAN_OTHERS)
+        return r;
+    r.places = p->places;
+    r.blocks += p->blocks;
+    for (uint32_t k = 0; p->n_doing && k < p->in->n; k++) {
+        if (!p->in->seqs[k].next || !meant(p, k) || !waits(p, k) || !is_done_for_it(p, k) ||
+            !precedes(p, k, i))
+            continue;
+        r.places++;
+        r.blocks += 1 + grows(&p->in->seqs[k]);
+    }
+    return r;
+}
+
+static bool fits(const struct plan *p, uint32_t i)
+{
+    struct room kept = kept_from(p, i);
+    if (p->in_batch + kept.places >= p->in->max_seqs)
+        return false;
+    uint32_t own = parked(p, i) ? loose(p, i) : 0;
+    return (uint64_t)blocks_needed(p, i) + kept.blocks <=
+           (uint64_t)p->free + (p->evictable - min2(own, p->evictable));
+}
+
+static void let_in(struct plan *p, uint32_t i)
+{
+    const struct tr_plan_seq *q = &p->in->seqs[i];
+    uint32_t need = blocks_needed(p, i), reserve = kept_from(p, i).blocks;
+    p->evictable -= parked(p, i) ? min2(loose(p, i), p->evictable) : 0;
+    while (need + reserve > p->free && evict_one(p, i))
+        ;
+    p->free -= need;
+    p->growers += grows(q);
+    p->todo[i].what = q->state == TR_PARKED ? TR_PLAN_UNPARK : TR_PLAN_ADMIT;
+    p->in_batch++;
 }
 
 /* A suspect that is to come in has been in a batch before: it finds its place again. */
@@ -349,29 +404,6 @@ static void give_draft_rows(struct plan *p, uint32_t i)
 
 /* ---- rules 5 and 6 ---- */
 
-static bool is_again(const struct tr_plan_seq *q)
-{
-    return q->again || q->state == TR_PARKED;
-}
-
-static uint32_t left(const struct plan *p, uint32_t i)
-{
-    return p->in->seqs[i].total - begins_at(p, i) - p->todo[i].rows;
-}
-
-/* Whether i goes before k, which stands before it in precedence. */
-static bool goes_before(const struct plan *p, uint32_t i, uint32_t k, bool by_work)
-{
-    const struct tr_plan_seq *a = &p->in->seqs[i], *b = &p->in->seqs[k];
-    if (a->priority != b->priority)
-        return a->priority < b->priority;
-    if (is_again(a) != is_again(b))
-        return is_again(a);
-    if (p->in->served && p->in->served[a->key] != p->in->served[b->key])
-        return p->in->served[a->key] < p->in->served[b->key];
-    return by_work && left(p, i) < left(p, k);
-}
-
 /* Rows that it may have beyond those it has. */
 static uint32_t rows_for(const struct plan *p, uint32_t i, bool half)
 {
@@ -421,17 +453,9 @@ static uint32_t first_to_come(const struct plan *p)
 /* Rule 7: i is the first with this block. */
 static void note_block(struct plan *p, uint32_t i)
 {
-    const struct tr_plan_seq *q = &p->in->seqs[i];
-    if (!q->next || p->todo[i].rows || p->n_doing == DOING)
-        return;
-    for (uint32_t k = 0; k < p->in->n; k++) {
-        const struct tr_plan_seq *o = &p->in->seqs[k];
-        if (k == i || o->next != q->next || !meant(p, k) || !comes(p, k))
-            continue;
-        p->places++;
-        p->blocks += 1 + grows(o);
-    }
-    p->doing[p->n_doing++] = q->next;
+    uint64_t next = p->in->seqs[i].next;
+    if (next && !p->todo[i].rows && p->n_doing < DOING)
+        p->doing[p->n_doing++] = next;
 }
 
 static void give_prefill_rows(struct plan *p, uint32_t i, uint32_t n)
@@ -454,7 +478,9 @@ static void share_prefill(struct plan *p)
         if (i == UINT32_MAX)
             return;
         if (comes(p, i)) {
-            if (!fits(p, first_to_come(p)) || !fits(p, i)) {
+            uint32_t first = first_to_come(p);
+            i = fits(p, i) ? i : first;
+            if (!fits(p, first) || !rows_for(p, i, half)) {
                 p->shut = true;
                 continue;
             }

@@ -23,7 +23,8 @@
  *      the first of them does not fit (place, blocks), nobody comes in: none is kept out by others that
  *      need less.  Blocks of parked sequences count as free when that lets one in
  *   7  of several that would compute the same block in one step, the first does, and the others find it
- *      in the cache afterwards: they get no rows, and those that wait find their place kept
+ *      in the cache afterwards: they get no rows, and those that wait find their place kept from all
+ *      that come behind them
  *   8  suspects of a crash (engine/suspect.c) share no step with others: a step is for the others,
  *      or for those on trial.  Who is not meant by a step keeps what it has; who waits for its trial
  *      has its place and its blocks kept free, so that nobody comes in before it

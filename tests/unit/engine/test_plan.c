@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX = 64 };
 
@@ -207,6 +208,27 @@ Test(plan, who_is_alone_has_all_that_others_have_shared)
     cr_assert_eq(tr_plan_make(&in, todo, &step), 1);
     cr_assert_eq(todo[0].rows, 1);
     cr_assert_eq(todo[1].what, TR_PLAN_PREEMPT);
+}
+
+Test(plan, who_was_there_before_those_who_wait_for_a_block_does_not_wait_with_them)
+{
+    struct tr_plan_seq q[] = {seq(TR_PREFILL, 7000, 64), seq(TR_WAITING, 25, 0),
+                              seq(TR_WAITING, 7000, 0),  seq(TR_WAITING, 7000, 0),
+                              seq(TR_WAITING, 7000, 0),  seq(TR_WAITING, 20, 0)};
+    struct tr_plan_in in = input(q, 6, 1000);
+    struct tr_plan_do todo[6];
+    in.max_seqs = 4;
+    q[0].next = q[2].next = q[3].next = q[4].next = 77;
+    make(&in, todo);
+    cr_assert_eq(todo[1].what, TR_PLAN_ADMIT, "older than they are");
+    cr_assert_eq(todo[5].what, TR_PLAN_STAY, "the three would fill the batch");
+    q[5].priority = -1;
+    struct tr_plan_seq urgent = q[5];
+    memmove(q + 1, q, 5 * sizeof(q[0]));
+    q[0] = urgent;
+    make(&in, todo);
+    cr_assert_eq(todo[0].what, TR_PLAN_ADMIT);
+    cr_assert_eq(todo[2].what, TR_PLAN_ADMIT);
 }
 
 Test(plan, the_same_block_is_computed_once_and_the_others_keep_their_places)
