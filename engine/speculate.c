@@ -32,13 +32,16 @@ void tr_speculate_share(struct tr_share *s, uint32_t n, uint32_t budget, float f
     }
 }
 
+/* Of the drafts that seem to pay, those whose chance was estimated too high are more. */
+#define MARGIN 1.25
+
 float tr_speculate_floor(const struct tr_cost *c, const struct tr_cost_work *w)
 {
     struct tr_cost_work more = *w;
     uint64_t n = w->n[TR_COST_DECODE];
     tr_cost_add_decode(&more, n ? (uint32_t)(w->n[TR_COST_DECODE_KV] / n) : 0);
     double without = (double)tr_cost_predict(c, w), with = (double)tr_cost_predict(c, &more);
-    return without > 0 ? (float)((with - without) * (double)n / without) : 1;
+    return without > 0 ? (float)(MARGIN * (with - without) * (double)n / without) : 1;
 }
 
 /* ---- in the scheduler ---- */

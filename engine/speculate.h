@@ -37,7 +37,7 @@ uint32_t tr_speculate_rows(uint32_t n_vocab);
 void tr_speculate_share(struct tr_share *s, uint32_t n, uint32_t budget, float floor);
 
 /* That floor for a step with `w` in it, of which n rows decode: what one draft would add to its time,
- * divided by the time for each of its tokens. */
+ * divided by the time for each of its tokens, and a quarter more. */
 float tr_speculate_floor(const struct tr_cost *c, const struct tr_cost_work *w);
 
 #endif

@@ -46,7 +46,7 @@ Test(share, the_more_sequences_share_the_weights_the_surer_a_draft_must_be)
     for (uint32_t n = 1; n < 200; n++) {
         tr_cost_add_decode(&w, 10);
         float floor = tr_speculate_floor(&c, &w);
-        cr_assert_float_eq(floor, 0.6 * n / (5 + 0.6 * n), 1e-5);
+        cr_assert_float_eq(floor, 1.25 * 0.6 * n / (5 + 0.6 * n), 1e-5);
         cr_assert_gt(floor, before);
         before = floor;
     }
