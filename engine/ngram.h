@@ -24,9 +24,10 @@
 enum { TR_GUESS_MAX = 8 /* tokens in a guess */ };
 
 struct tr_guess {
-    const uint32_t *ids; /* [n], borrowed until the next look of any sequence */
-    uint32_t n;          /* 0: nothing like it stood there before */
-    float p;             /* estimate: each is right, given that those before it are */
+    const uint32_t
+        *ids;   /* [n], borrowed until its next look, or as many of others as there are places */
+    uint32_t n; /* 0: nothing like it stood there before */
+    float p;    /* estimate: each is right, given that those before it are */
 };
 
 struct tr_ngram;
