@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/golden/batching.c - P10 through the whole engine on the real model: scheduler, paged KV,
  * forward pass and sampler give every request the tokens it has alone, whatever shares the batch,
- * however prompts are cut, whoever is preempted and whatever is guessed. */
+ * however prompts are cut, whoever is preempted, what of it is found in the prefix cache, with any number
+ * of threads, whatever is guessed, and all of that at once. */
 #include "base/gguf.h"
 #include "enginerig/engine_rig.h"
 
@@ -18,11 +19,11 @@ enum { N = 6 };
 #else
 enum { N = 12 };
 #endif
-enum { MAX_OUT = 100, MAX_PROMPT = 24, CTX = 128 };
+enum { MAX_OUT = 100, MAX_PROMPT = 91, COMMON = 70, CTX = 192 };
 
 static unsigned passed;
 static unsigned failed;
-static uint64_t accepted;
+static uint64_t accepted, cached;
 static uint32_t prompts[N][MAX_PROMPT];
 static uint32_t want[N][MAX_OUT];
 static uint32_t want_n[N];
@@ -60,7 +61,7 @@ static uint32_t vocab_size(void)
 struct run {
     const char *name;
     uint32_t max_seqs, chunk, kv_blocks, window, threads;
-    bool speculate;
+    bool speculate, cache;
 };
 
 static void open_rig(struct tr_engine_rig *r, const struct run *u)
@@ -73,6 +74,7 @@ static void open_rig(struct tr_engine_rig *r, const struct run *u)
                                    .max_seqs = u->max_seqs,
                                    .window = u->window};
     c.sched = (struct tr_sched_config){.prefill_chunk = u->chunk,
+                                       .prefix_cache = u->cache ? TR_PREFIX_ON : TR_PREFIX_OFF,
                                        .speculate = u->speculate,
                                        .draft_floor = 0.1F,
                                        .eog = {2},
@@ -84,14 +86,16 @@ static void open_rig(struct tr_engine_rig *r, const struct run *u)
     tr_engine_rig_open(r, &c);
 }
 
-/* Ids of ordinary words; what they say does not matter. */
+/* Ids of ordinary words; what they say does not matter.  Every third one begins like the others of its
+ * kind, two blocks and some more. */
 static struct tr_rig_ask ask(uint32_t i)
 {
     struct tr_rig_ask a = tr_rig_ask();
     a.prompt = prompts[i];
-    a.prompt_len = 3 + (i * 29) % (MAX_PROMPT - 3);
+    uint32_t common = i % 3 == 1 ? COMMON : 0;
+    a.prompt_len = common + 3 + (i * 29) % (MAX_PROMPT - COMMON - 3);
     for (uint32_t k = 0; k < a.prompt_len; k++)
-        prompts[i][k] = 300 + (i * 7919 + k * 613) % 20000;
+        prompts[i][k] = 300 + ((k < common ? 0 : i + 1) * 7919 + k * 613) % 20000;
     a.params.max_tokens = 30 + (i * 31) % (MAX_OUT - 30);
     a.params.temperature = i % 2 ? 0.8 : 0;
     a.params.top_p = i % 3 ? 1 : 0.9;
@@ -103,7 +107,7 @@ static struct tr_rig_ask ask(uint32_t i)
 static void each_alone(void)
 {
     static struct tr_engine_rig r;
-    struct run u = {"alone", 1, 0, 0, CTX, 1, false};
+    struct run u = {"alone", 1, 0, 0, CTX, 1, false, false};
     open_rig(&r, &u);
     for (uint32_t i = 0; i < N; i++) {
         struct tr_rig_ask a = ask(i);
@@ -141,18 +145,21 @@ static uint64_t together(const struct run *u)
     verdict(tr_rig_stat(&r, TR_STAT_KV_USED) == 0, u->name, N, "KV blocks are still held");
     uint64_t preempted = tr_rig_stat(&r, TR_STAT_PREEMPTIONS);
     accepted += tr_rig_stat(&r, TR_STAT_ACCEPTED);
+    cached += tr_rig_stat(&r, TR_STAT_PREFIX_HITS);
     tr_engine_rig_close(&r);
     return preempted;
 }
 
 int main(void)
 {
-    static const struct run runs[] = {{"whole prompts", 8, 0, 0, CTX, 2, false},
-                                      {"chunks of 13", 8, 13, 0, CTX, 1, false},
-                                      {"few blocks", 8, 32, N * 2 / 3, CTX, 2, false},
-                                      {"slow readers", 6, 20, 6, 40, 1, false},
-                                      {"guesses", 8, 0, 0, CTX, 2, true},
-                                      {"guesses, few blocks, slow readers", 6, 20, 6, 9, 2, true}};
+    static const struct run runs[] = {
+        {"whole prompts", 8, 0, 0, CTX, 2, false, false},
+        {"chunks of 13", 8, 13, 0, CTX, 1, false, false},
+        {"few blocks", 8, 32, N * 2 / 3 + 2, CTX, 2, false, false},
+        {"slow readers, cache", 6, 20, 8, 40, 1, false, true},
+        {"guesses", 8, 0, 0, CTX, 2, true, false},
+        {"cache", 3, 0, 0, CTX, 2, false, true},
+        {"guesses, cache, chunks, few blocks, slow readers, threads", 6, 20, 8, 9, 3, true, true}};
     uint64_t preempted = 0;
     each_alone();
     for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
@@ -161,6 +168,7 @@ int main(void)
     }
     verdict(accepted > 100, "guesses", 0,
             "hardly a token was guessed: this tests less than it says");
+    verdict(cached >= 64, "cache", 0, "hardly a token was found: this tests less than it says");
     verdict(preempted > 0, "all", 0, "nobody was preempted: this tests less than it says");
     printf("%u passed, %u failed\n", passed, failed);
     return failed || !passed;
