@@ -2,6 +2,7 @@
 tr_unit_test(engine rope_spec m)
 tr_unit_test(engine model)
 tr_unit_test(engine forward testrig)
+tr_unit_test(engine cached_rows testrig)
 tr_fuzz(model engine)
 tr_unit_test(engine seq)
 tr_unit_test(engine kv)
