@@ -6,7 +6,7 @@ import io
 
 from lib import *
 
-BENCHES = ("roofline", "kernels", "model", "readers", "bare")
+BENCHES = ("roofline", "kernels", "model", "plan", "readers", "bare")
 
 
 def bench(*args):
@@ -62,6 +62,33 @@ def a_model():
     check(all(int(r["threads"]) == len(os.sched_getaffinity(0)) for r in rows), "with serve's threads", out)
     check(float(rows[1]["read_percent"]) >= 0, "beside the limit", out)
     equal(bench("model")[0], 2, "without a model")
+
+
+def plan(*args, text=None):
+    p = subprocess.run([BIN, "bench", "plan", *args], input=text, capture_output=True, text=True, timeout=WAIT,
+                       check=False)
+    return p.returncode, p.stdout, p.stderr
+
+
+@test
+def plan_plays_traces():
+    """Virtual time: a built-in trace, the same from a file and from standard input give the same figures, and
+    so does the same once more."""
+    own = plan("--trace", "mixed", "--limit", "40")
+    equal(own[0], 0, "a built-in trace" + own[2])
+    shown = subprocess.run([BIN, "replay", "--trace", "mixed", "--limit", "40", "--show-trace"], check=True,
+                           capture_output=True, text=True, timeout=WAIT).stdout
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as f:
+        f.write(shown)
+        f.flush()
+        equal(plan("--trace", f.name), own, "the same from a file")
+    equal(plan("--trace", "-", text=shown), own, "the same from standard input")
+    check(plan("--trace", "-", "--prefill-chunk", "0", text=shown)[1] != own[1], "flags count")
+    for text, told in (('{"at":0', "standard input:1: not JSON"), ("", "no request"),
+                       ('{"at":0,"prompt_tokens":-1,"max_tokens":5}\n', "prompt_tokens must be")):
+        status, _, err = plan("--trace", "-", text=text)
+        check(status == 1 and told in err, f"refused: {text}", status, err)
+    equal(plan("--itl-target-ms", "soon")[0], 2, "a number that is none")
 
 
 if __name__ == "__main__":
