@@ -391,6 +391,29 @@ Test(step, every_token_tells_its_step_and_the_step_its_time)
     cr_assert_eq(tr_rig_stat(&r, TR_STAT_SLO), 1);
 }
 
+/* Targets that nobody can meet, one at a time, and one that everybody does. */
+Test(step, only_requests_that_met_both_targets_are_counted_as_such)
+{
+    static const struct {
+        uint64_t ttft_ns, itl_ns, within;
+    } targets[] = {{1, 0, 0}, {0, 1, 0}, {1000000000000, 1000000000000, 1}};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct tr_engine_rig_config c = {
+            .shm = {.n_slots = 64, .n_admit = 56, .max_seqs = 2, .n_ctx = 256, .window = 256},
+            .sched = {.ttft_target_ns = targets[i].ttft_ns, .itl_target_ns = targets[i].itl_ns}};
+        if (i)
+            close_rig();
+        tr_engine_rig_open(&r, &c);
+        struct tr_rig_ask a = tr_rig_ask();
+        struct tr_rig_req q[2] = {tr_rig_submit(&r, &a), tr_rig_submit(&r, &a)};
+        tr_rig_turn(&r);
+        tr_rig_cancel(&r, &q[1], TR_ERR_CANCELLED);
+        tr_rig_run(&r, q, 2);
+        cr_assert_eq(tr_rig_state(&r, &q[0]), TR_INCOMPLETE);
+        cr_expect_eq(tr_rig_stat(&r, TR_STAT_SLO), targets[i].within, "targets %u", i);
+    }
+}
+
 /* ---- P10: the same request gives the same tokens, whatever shares the batch ---- */
 
 enum { MIXED = 40, MAX_OUT = 130 };
