@@ -91,18 +91,25 @@ struct tr_rope {
     enum tr_rope_style style;
     uint32_t n_rot; /* leading elements of a head that are turned; even */
     uint32_t n_ctx;
-    const float *cos_sin; /* [n_ctx, 2, n_rot/2]: cosines, then sines */
+    uint32_t n_filled; /* positions in the table so far */
+    float amplitude;
+    float freq[TR_OPS_HEAD_MAX / 2];
+    float *cos_sin; /* [n_ctx, 2, n_rot/2]: cosines, then sines; [n_filled] of them are there */
 };
 
-/* Bytes of the table.  n_rot even, n_ctx > 0. */
+/* Bytes of the table.  n_rot even, <= TR_OPS_HEAD_MAX, n_ctx > 0. */
 size_t tr_rope_bytes(uint32_t n_rot, uint32_t n_ctx);
 
-/* Fills `mem` (tr_rope_bytes, the caller's, must outlive r).  freq[i], n_rot/2 of them, is the
+/* A table without any position, in `mem` (tr_rope_bytes, the caller's, must outlive r).  freq[i], n_rot/2 of them, is the
  * angle of pair i per position (theta^(-2i/n_rot) for plain RoPE, with a model's scaling already
  * in it); it is rounded to float, the angle pos * freq[i] too, as models were trained with.
  * Cosines and sines are multiplied by `amplitude` (1, but for scalings such as YaRN's). */
 void tr_rope_init(struct tr_rope *r, enum tr_rope_style style, uint32_t n_rot, uint32_t n_ctx,
                   const double *freq, float amplitude, void *mem);
+
+/* Fills the table up to n <= n_ctx positions, where it is not; memory of others is not touched, so a
+ * table takes what the longest sequence so far has needed. */
+void tr_rope_reach(struct tr_rope *r, uint32_t n);
 
 /* The KV cache: n_layer * n_blocks blocks of TR_OPS_KV_BLOCK positions.
  * Block b of layer l lies at mem + (l * n_blocks + b) * block_bytes and holds, for each KV head,
@@ -216,7 +223,7 @@ struct tr_ops {
     void (*gelu_mul)(struct tr_dev *dev, float *gate, const float *up, uint32_t n_rows,
                      uint32_t dim);
 
-    /* Turns x [n_rows, n_head, head_dim] in place by places[i].pos < r->n_ctx. */
+    /* Turns x [n_rows, n_head, head_dim] in place by places[i].pos < r->n_filled. */
     void (*rope)(struct tr_dev *dev, const struct tr_rope *r, float *x,
                  const struct tr_place *places, uint32_t n_rows, uint32_t n_head,
                  uint32_t head_dim);

@@ -2,6 +2,8 @@
 /* cpu_kernels/rope.c - rotary embedding: the table of angles, and turning one row. */
 #include "cpu_kernels/rope.h"
 
+#include "base/assert.h"
+
 #include <math.h>
 
 size_t tr_rope_bytes(uint32_t n_rot, uint32_t n_ctx)
@@ -12,18 +14,25 @@ size_t tr_rope_bytes(uint32_t n_rot, uint32_t n_ctx)
 void tr_rope_init(struct tr_rope *r, enum tr_rope_style style, uint32_t n_rot, uint32_t n_ctx,
                   const double *freq, float amplitude, void *mem)
 {
-    float *table = mem;
-    uint32_t half = n_rot / 2;
+    TR_ASSERT(n_rot <= TR_OPS_HEAD_MAX);
+    *r = (struct tr_rope){
+        .style = style, .n_rot = n_rot, .n_ctx = n_ctx, .amplitude = amplitude, .cos_sin = mem};
+    for (uint32_t i = 0; i < n_rot / 2; i++)
+        r->freq[i] = (float)freq[i];
+}
 
-    for (uint32_t pos = 0; pos < n_ctx; pos++) {
-        float *c = table + (size_t)pos * n_rot;
+void tr_rope_reach(struct tr_rope *r, uint32_t n)
+{
+    uint32_t half = r->n_rot / 2;
+    TR_ASSERT(n <= r->n_ctx);
+    for (; r->n_filled < n; r->n_filled++) {
+        float *c = r->cos_sin + (size_t)r->n_filled * r->n_rot;
         for (uint32_t i = 0; i < half; i++) {
-            float angle = (float)pos * (float)freq[i];
-            c[i] = (float)cos((double)angle) * amplitude;
-            c[half + i] = (float)sin((double)angle) * amplitude;
+            float angle = (float)r->n_filled * r->freq[i];
+            c[i] = (float)cos((double)angle) * r->amplitude;
+            c[half + i] = (float)sin((double)angle) * r->amplitude;
         }
     }
-    *r = (struct tr_rope){.style = style, .n_rot = n_rot, .n_ctx = n_ctx, .cos_sin = table};
 }
 
 void tr_rope_row(const struct tr_rope *r, float *x, uint32_t pos, uint32_t n_head,

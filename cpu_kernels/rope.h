@@ -7,7 +7,7 @@
 
 #include "cpu_kernels/ops.h"
 
-/* Turns x [n_head, head_dim] in place; pos < r->n_ctx. */
+/* Turns x [n_head, head_dim] in place; pos < r->n_filled. */
 void tr_rope_row(const struct tr_rope *r, float *x, uint32_t pos, uint32_t n_head,
                  uint32_t head_dim);
 

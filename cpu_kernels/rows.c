@@ -256,7 +256,7 @@ void tr_cpu_rope(struct tr_dev *dev, const struct tr_rope *r, float *x,
                            .places = places,
                            .n_head = n_head};
     for (uint32_t i = 0; i < n_rows; i++)
-        TR_ASSERT(places[i].pos < r->n_ctx);
+        TR_ASSERT(places[i].pos < r->n_filled);
     run_rows(dev, &op);
 }
 

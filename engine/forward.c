@@ -173,6 +173,7 @@ struct tr_forward *tr_forward_open(const struct tr_model *m, const struct tr_ops
  * operations read. */
 static void spread(struct tr_forward *f, const struct tr_batch *b)
 {
+    uint32_t n_pos = 0;
     TR_ASSERT(b->n_rows >= 1 && b->n_rows <= f->c.max_rows && b->n_out <= f->c.max_out);
     for (uint32_t o = 0; o < b->n_out; o++)
         f->out_row[o] = UINT32_MAX;
@@ -183,6 +184,7 @@ static void spread(struct tr_forward *f, const struct tr_batch *b)
         TR_ASSERT(r->pos / TR_KV_BLOCK < t->n_blocks);
         TR_ASSERT(t->blocks[r->pos / TR_KV_BLOCK] < f->c.n_kv_blocks);
         f->tokens[i] = r->token;
+        n_pos = r->pos < n_pos ? n_pos : r->pos + 1;
         f->places[i] = (struct tr_place){.blocks = t->blocks, .pos = r->pos};
         if (r->out == TR_NO_LOGITS)
             continue;
@@ -192,6 +194,9 @@ static void spread(struct tr_forward *f, const struct tr_batch *b)
     }
     for (uint32_t o = 0; o < b->n_out; o++)
         TR_ASSERT(f->out_row[o] != UINT32_MAX);
+    tr_rope_reach(&f->rope, n_pos);
+    if (f->m->hp.window)
+        tr_rope_reach(&f->rope_local, n_pos);
 }
 
 /* What a layer's halves work on: all rows, and from the last layer's attention on only those with

@@ -245,6 +245,7 @@ Test(rows, rotation_turns_the_pairs_of_its_style)
         float *x = floats((size_t)2 * HEADS * DIM);
         float *before = copy(x, (size_t)2 * HEADS * DIM);
         tr_rope_init(&r, (enum tr_rope_style)style, ROT, CTX, freq, 1.0F, mem);
+        tr_rope_reach(&r, CTX);
         OPS->rope(dev, &r, x, places, 2, HEADS, DIM);
         cr_assert_arr_eq(x, before, (size_t)HEADS * DIM * sizeof *x, "position 0 turns nothing");
         for (size_t h = HEADS; h < (size_t)2 * HEADS; h++) {
@@ -275,9 +276,36 @@ Test(rows, an_amplitude_stretches_what_is_rotated)
     struct tr_rope stretched;
     void *mem[2] = {memory(tr_rope_bytes(ROT, CTX)), memory(tr_rope_bytes(ROT, CTX))};
     tr_rope_init(&plain, TR_ROPE_HALF, ROT, CTX, freq, 1.0F, mem[0]);
+    tr_rope_reach(&plain, CTX);
     tr_rope_init(&stretched, TR_ROPE_HALF, ROT, CTX, freq, 1.25F, mem[1]);
+    tr_rope_reach(&stretched, CTX);
     for (size_t i = 0; i < (size_t)ROT * CTX; i++)
         cr_assert_eq(stretched.cos_sin[i], plain.cos_sin[i] * 1.25F);
+    free(mem[0]);
+    free(mem[1]);
+}
+
+Test(rows, a_table_of_angles_grows_to_what_is_reached_and_no_further)
+{
+    enum { ROT = 16, CTX = 50 };
+    const double freq[ROT / 2] = {1, 0.5, 0.25, 0.125, 0.1, 0.05, 0.02, 0.01};
+    struct tr_rope whole, grown;
+    float *mem[2] = {memory(tr_rope_bytes(ROT, CTX)), memory(tr_rope_bytes(ROT, CTX))};
+    for (size_t i = 0; i < (size_t)ROT * CTX; i++)
+        mem[1][i] = 7.0F;
+    tr_rope_init(&whole, TR_ROPE_HALF, ROT, CTX, freq, 1.0F, mem[0]);
+    tr_rope_init(&grown, TR_ROPE_HALF, ROT, CTX, freq, 1.0F, mem[1]);
+    tr_rope_reach(&whole, CTX);
+    const uint32_t reached[] = {3, 2, 20, 20, 49};
+    uint32_t most = 0;
+    for (size_t k = 0; k < sizeof reached / sizeof *reached; k++) {
+        tr_rope_reach(&grown, reached[k]);
+        most = reached[k] > most ? reached[k] : most;
+        cr_assert_eq(grown.n_filled, most);
+        cr_assert_arr_eq(mem[0], mem[1], (size_t)ROT * most * sizeof(float));
+        for (size_t i = (size_t)ROT * most; i < (size_t)ROT * CTX; i++)
+            cr_assert_eq(mem[1][i], 7.0F, "position %zu was not asked for", i / ROT);
+    }
     free(mem[0]);
     free(mem[1]);
 }
@@ -310,6 +338,7 @@ Test(rows, operations_that_wait_give_the_same_bits)
     for (uint32_t i = 0; i < MANY; i++)
         places[i] = (struct tr_place){NULL, MANY - 1 - i};
     tr_rope_init(&rope, TR_ROPE_HALF, ROT, MANY, freq, 1.0F, angles);
+    tr_rope_reach(&rope, MANY);
     float *start = floats((size_t)(MANY + 2) * DIM);
     for (uint32_t n_rows = 2; n_rows <= MANY; n_rows += 199) {
         float *x[2];
