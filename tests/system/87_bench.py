@@ -6,7 +6,7 @@ import io
 
 from lib import *
 
-BENCHES = ("roofline", "kernels", "model", "plan", "readers", "bare")
+BENCHES = ("roofline", "kernels", "model", "selection", "plan", "readers", "bare")
 
 
 def bench(*args):
@@ -48,8 +48,17 @@ def kernels_beside_the_limits():
     status, out, err = bench("kernels", "--turn-ms", "1", "--pool-mib", "1", "--level", level)
     rows = list(csv.DictReader(io.StringIO(out)))
     check(status == 0 and len(rows) > 10, "every operation", out, err)
+    check(len({r["shape"] for r in rows if r["op"] == "attention_f16"}) >= 8, "attention, all shapes of it", out)
     check(all(float(r["read_percent"]) >= 0 for r in rows if r["op"].startswith("product")), "per cent", out)
     equal(bench("kernels", "--level", "nonsense")[0], 2, "a level that is none")
+
+
+@test
+def selection_of_tokens():
+    status, out, err = bench("selection")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    check(status == 0 and all(float(r["us"]) > 0 for r in rows), "figures", out, err)
+    equal(sorted({int(r["vocabulary"]) for r in rows}), [49152, 262144], "both vocabularies")
 
 
 @test

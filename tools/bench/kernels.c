@@ -15,7 +15,14 @@
 
 #define OPS (&tr_ops_cpu)
 
-enum { ROWS_MAX = 256, DIM_MAX = 1536, TURNS = 40 };
+enum {
+    ROWS_MAX = 256,
+    DIM_MAX = 1536,
+    HEADS_MAX = 32 * 128, /* floats of a row of queries */
+    CONTEXT_MAX = 2048,
+    SEQS = 32,
+    TURNS = 40
+};
 
 struct args {
     uint32_t threads;
@@ -135,8 +142,16 @@ static void bench_product(struct bench *b, enum tr_tensor_type type, uint32_t n_
     free(act_mem);
 }
 
+/* Heads on KV heads of so many elements, at a context. */
+struct heads {
+    const char *op;
+    enum tr_ops_kv type;
+    uint32_t n_head, n_head_kv, head_dim, context;
+};
+
 struct attention {
     struct tr_kv kv;
+    uint32_t blocks[CONTEXT_MAX / TR_OPS_KV_BLOCK];
     struct tr_place places[ROWS_MAX];
     uint32_t n_rows;
     uint32_t n_head;
@@ -150,32 +165,57 @@ static void call_attention(struct bench *b, void *arg, uint32_t i)
                    b->out);
 }
 
-/* 9 heads on 3, 64 wide; the rows are the last ones of a context of n. */
-static void bench_attention(struct bench *b, enum tr_ops_kv type, const char *op, uint32_t n)
+/* Times `a` and counts what its rows read (rows of one sequence read the same) and add. */
+static void report_attention(struct bench *b, struct attention *a, const struct heads *h,
+                             const char *what, bool one_sequence)
 {
-    static const uint32_t rows[] = {1, 32};
-    uint32_t blocks[4096 / TR_OPS_KV_BLOCK];
-    struct attention a = {.n_head = 9};
-    char shape[32];
+    double positions = 0;
+    size_t blocks = 0;
+    char shape[64];
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        positions += a->places[i].pos + 1;
+        blocks += a->places[i].pos / TR_OPS_KV_BLOCK + 1;
+    }
+    blocks = one_sequence ? a->kv.n_blocks : blocks;
+    snprintf(shape, sizeof shape, "%u/%ux%u %s %u", h->n_head, h->n_head_kv, h->head_dim, what,
+             h->context);
+    double us = measure(b, call_attention, a);
+    report(b, h->op, shape, a->n_rows, us, (double)(blocks * a->kv.block_bytes),
+           positions * h->n_head * h->head_dim * 2, b->limits.fma_gmac_s);
+}
 
-    a.kv = (struct tr_kv){.type = type,
-                          .n_layer = 30,
-                          .n_blocks = n / TR_OPS_KV_BLOCK,
-                          .n_head_kv = 3,
-                          .head_dim = 64,
-                          .block_bytes = tr_kv_block_bytes(type, 3, 64)};
-    a.kv.mem = filled(a.kv.n_layer * a.kv.n_blocks * a.kv.block_bytes);
+/* Rows at the end of one context; then 32 sequences, one of them that long, the others up to 300.
+ * Layer after layer is read, as in a model: as many as fill the pool. */
+static void bench_attention(struct bench *b, const struct heads *h)
+{
+    static const uint32_t rows[] = {1, 32, ROWS_MAX};
+    struct attention a = {.n_head = h->n_head};
+    a.kv = (struct tr_kv){.type = h->type,
+                          .n_blocks = h->context / TR_OPS_KV_BLOCK,
+                          .n_head_kv = h->n_head_kv,
+                          .head_dim = h->head_dim,
+                          .block_bytes = tr_kv_block_bytes(h->type, h->n_head_kv, h->head_dim)};
+    size_t layer = a.kv.n_blocks * a.kv.block_bytes;
+    a.kv.n_layer = (uint32_t)(((size_t)b->args->pool_mib << 20) / layer) + 1;
+    a.kv.mem = filled(a.kv.n_layer * layer);
+    /* Blocks of a sequence lie anywhere: 29 has no divisor in common with their number. */
     for (uint32_t i = 0; i < a.kv.n_blocks; i++)
-        blocks[i] = i;
-    snprintf(shape, sizeof shape, "context %u", n);
-    for (size_t r = 0; r < 2; r++) {
+        a.blocks[i] = i * 29 % a.kv.n_blocks;
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         a.n_rows = rows[r];
         for (uint32_t i = 0; i < a.n_rows; i++)
-            a.places[i] = (struct tr_place){blocks, n - a.n_rows + i};
-        double us = measure(b, call_attention, &a);
-        report(b, op, shape, a.n_rows, us, (double)a.kv.n_blocks * (double)a.kv.block_bytes,
-               (double)n * a.n_rows * a.n_head * 64 * 2, b->limits.fma_gmac_s);
+            a.places[i] = (struct tr_place){a.blocks, h->context - a.n_rows + i};
+        report_attention(b, &a, h, "context", true);
     }
+    uint32_t tables[SEQS][CONTEXT_MAX / TR_OPS_KV_BLOCK];
+    a.n_rows = SEQS;
+    for (uint32_t i = 0; i < SEQS; i++) {
+        for (uint32_t k = 0; k < a.kv.n_blocks; k++)
+            tables[i][k] = (i * 8 + k) % a.kv.n_blocks;
+        uint32_t pos = i == SEQS / 2 ? h->context - 1 : i * 37 % 300;
+        a.places[i] = (struct tr_place){tables[i], pos < h->context ? pos : h->context - 1};
+    }
+    report_attention(b, &a, h, "sequences up to", false);
     free(a.kv.mem);
 }
 
@@ -219,15 +259,22 @@ static void bench_level(struct bench *b)
     static const enum tr_tensor_type others[] = {
         TR_T_Q8_0, TR_T_Q4_0, TR_T_Q4_1, TR_T_Q5_0, TR_T_Q5_1, TR_T_Q2_K, TR_T_Q3_K,
         TR_T_Q4_K, TR_T_Q5_K, TR_T_Q6_K, TR_T_F16,  TR_T_BF16, TR_T_F32};
+    /* Of SmolLM2 and Gemma 3 270M, and what models of some thousand millions have. */
+    static const struct heads heads[] = {
+        {"attention_f16", TR_OPS_KV_F16, 9, 3, 64, 256},
+        {"attention_f16", TR_OPS_KV_F16, 9, 3, 64, CONTEXT_MAX},
+        {"attention_q8_0", TR_OPS_KV_Q8_0, 9, 3, 64, CONTEXT_MAX},
+        {"attention_f32", TR_OPS_KV_F32, 9, 3, 64, CONTEXT_MAX},
+        {"attention_f16", TR_OPS_KV_F16, 4, 1, 256, CONTEXT_MAX},
+        {"attention_f16", TR_OPS_KV_F16, 32, 8, 128, CONTEXT_MAX},
+    };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         bench_product(b, TR_T_Q4_1, shapes[i][0], shapes[i][1]);
     bench_product(b, TR_T_Q8_0, 576, 49152);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         bench_product(b, others[i], 768, 1536);
-    bench_attention(b, TR_OPS_KV_F16, "attention_f16", 256);
-    bench_attention(b, TR_OPS_KV_F16, "attention_f16", 2048);
-    bench_attention(b, TR_OPS_KV_Q8_0, "attention_q8_0", 2048);
-    bench_attention(b, TR_OPS_KV_F32, "attention_f32", 2048);
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+        bench_attention(b, &heads[i]);
     bench_rows(b);
 }
 
@@ -325,7 +372,7 @@ int tr_bench_kernels_main(int argc, char **argv)
     if (parse(argc, argv, &a, &rc) < 0)
         return rc;
     struct bench b = {.args = &a, .n_threads = a.threads};
-    b.x = filled(sizeof(float) * ROWS_MAX * DIM_MAX);
+    b.x = filled(sizeof(float) * ROWS_MAX * HEADS_MAX);
     b.y = filled(sizeof(float) * ROWS_MAX * DIM_MAX);
     b.out = filled(sizeof(float) * ROWS_MAX * 49152);
     rc = measure_levels(&b, &err);
