@@ -48,7 +48,7 @@ def answers(server, asks):
 @test
 def same_answers_on_the_real_model():
     """One after the other and all at once, with and without: texts, log-probabilities, reasons, usage."""
-    with Server(REAL, ctx_size=512) as off:
+    with Server(REAL, ctx_size=512, speculate="off") as off:
         want = [answers(off, [a])[0] for a in ASKS]
         equal(drafted(off), (0, 0), "nothing is guessed without the flag")
     with Server(REAL, ctx_size=512, speculate="ngram") as on:

@@ -205,3 +205,29 @@ Test(cost, what_fits_is_the_most_that_fits)
         cr_assert(n == cap || (double)tr_cost_predict(&c, &more) * late > (double)limit * 0.999999);
     }
 }
+
+/* Steps of many shapes, each 1 to 16 times as slow as it would be alone. */
+Test(cost, an_unsteady_machine_does_not_carry_the_prices_away)
+{
+    static const double truth[TR_COST_PARTS] = {4e6, 1.5e5, 100, 2e5, 100, 5e4};
+    static const uint32_t seqs[] = {1, 2, 4, 8, 16}, chunks[] = {0, 32, 128, 256};
+    uint64_t random = 1;
+    for (int round = 0; round < 300; round++) {
+        struct tr_cost c;
+        tr_cost_init(&c, 92 << 20);
+        for (int i = 0; i < 180; i++) {
+            struct tr_cost_work w = {.n[TR_COST_STEP] = 1};
+            double ns = 0;
+            for (uint32_t s = 0; s < seqs[i / 12 % 5]; s++)
+                tr_cost_add_decode(&w, 1000);
+            if (chunks[i / 3 % 4])
+                tr_cost_add_prefill(&w, i % 3 * 400, chunks[i / 3 % 4]);
+            for (int p = 0; p < TR_COST_PARTS; p++)
+                ns += truth[p] * (double)w.n[p];
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            tr_cost_learn(&c, &w, (uint64_t)(ns * (1 + (double)(random >> 40) / 0x1p24 * 15)));
+        }
+        for (int p = 0; p < TR_COST_PARTS; p++)
+            cr_assert_leq(c.price[p], 1e9, "price %d is %g", p, c.price[p]);
+    }
+}

@@ -153,8 +153,9 @@ Test(playback, a_higher_priority_passes_a_full_queue)
     high->priority = -1;
     play(&c);
     for (size_t i = 0; i < 50; i++)
-        cr_assert(r[i].started_ns < 1000 * MS || r[i].started_ns >= high->started_ns, "%zu: %llu %llu",
-                  i, (unsigned long long)r[i].started_ns, (unsigned long long)high->started_ns);
+        cr_assert(r[i].started_ns < 1000 * MS || r[i].started_ns >= high->started_ns,
+                  "%zu: %llu %llu", i, (unsigned long long)r[i].started_ns,
+                  (unsigned long long)high->started_ns);
 }
 
 /* ---- progress on small pools ---- */
