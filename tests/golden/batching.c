@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The thread sanitizer makes a model many times slower: half as many requests share the batch there. */
+/* The thread sanitizer makes a model many times slower: fewer requests share the batch there. */
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
 #if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-enum { N = 6 };
+enum { N = 8 };
 #else
 enum { N = 12 };
 #endif
@@ -155,7 +155,7 @@ int main(void)
     static const struct run runs[] = {
         {"whole prompts", 8, 0, 0, CTX, 2, false, false},
         {"chunks of 13", 8, 13, 0, CTX, 1, false, false},
-        {"few blocks", 8, 32, N * 2 / 3 + 2, CTX, 2, false, false},
+        {"few blocks", 8, 32, 7, CTX, 2, false, false},
         {"slow readers, cache", 6, 20, 8, 40, 1, false, true},
         {"guesses", 8, 0, 0, CTX, 2, true, false},
         {"cache", 3, 0, 0, CTX, 2, false, true},

@@ -29,6 +29,7 @@ struct args {
     int level; /* -1: all */
     uint32_t turn_ms;
     uint32_t pool_mib; /* weights to cycle through */
+    uint32_t max_rows; /* of a call */
 };
 
 struct bench {
@@ -130,7 +131,7 @@ static void bench_product(struct bench *b, enum tr_tensor_type type, uint32_t n_
     OPS->act_init(b->dev, &p.act, ROWS_MAX, n_in, act_mem);
     snprintf(op, sizeof op, "product_%s", tr_tensor_type_name(type, name));
     snprintf(shape, sizeof shape, "%ux%u", n_out, n_in);
-    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0] && rows[r] <= b->args->max_rows; r++) {
         OPS->act_set(b->dev, &p.act, b->x, rows[r]);
         double us = measure(b, call_product, &p);
         report(b, op, shape, rows[r], us, (double)bytes, (double)n_in * n_out * rows[r],
@@ -201,7 +202,7 @@ static void bench_attention(struct bench *b, const struct heads *h)
     /* Blocks of a sequence lie anywhere: 29 has no divisor in common with their number. */
     for (uint32_t i = 0; i < a.kv.n_blocks; i++)
         a.blocks[i] = i * 29 % a.kv.n_blocks;
-    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0] && rows[r] <= b->args->max_rows; r++) {
         a.n_rows = rows[r];
         for (uint32_t i = 0; i < a.n_rows; i++)
             a.places[i] = (struct tr_place){a.blocks, h->context - a.n_rows + i};
@@ -215,7 +216,8 @@ static void bench_attention(struct bench *b, const struct heads *h)
         uint32_t pos = i == SEQS / 2 ? h->context - 1 : i * 37 % 300;
         a.places[i] = (struct tr_place){tables[i], pos < h->context ? pos : h->context - 1};
     }
-    report_attention(b, &a, h, "sequences up to", false);
+    if (SEQS <= b->args->max_rows)
+        report_attention(b, &a, h, "sequences up to", false);
     free(a.kv.mem);
 }
 
@@ -240,7 +242,7 @@ static void call_quantise(struct bench *b, void *arg, uint32_t i)
 static void bench_rows(struct bench *b)
 {
     static const uint32_t rows[] = {1, 32};
-    for (size_t r = 0; r < 2; r++) {
+    for (size_t r = 0; r < 2 && rows[r] <= b->args->max_rows; r++) {
         uint32_t n = rows[r];
         struct tr_act act;
         void *mem = filled(OPS->act_bytes(b->dev, n, DIM_MAX));
@@ -281,11 +283,12 @@ static void bench_level(struct bench *b)
 static int usage(FILE *f)
 {
     fputs("usage: tokenring bench kernels [--threads N] [--level generic|avx2|avx512|avx512-vnni]\n"
-          "                               [--turn-ms N] [--pool-mib N]\n"
+          "                               [--turn-ms N] [--pool-mib N] [--max-rows N]\n"
           "  --threads N   default 1\n"
           "  --level NAME  one level; default: all but generic that this machine has\n"
           "  --turn-ms N   time for each figure; default 100\n"
-          "  --pool-mib N  weights to cycle through; default 128\n",
+          "  --pool-mib N  weights to cycle through; default 128\n"
+          "  --max-rows N  only calls of at most so many rows; default 256\n",
           f);
     return f == stdout ? 0 : 2;
 }
@@ -301,10 +304,13 @@ static uint32_t number(const char *s, uint32_t max)
 /* 0, or -1 and the exit code. */
 static int parse(int argc, char **argv, struct args *a, int *status)
 {
-    static const struct option options[] = {
-        {"threads", required_argument, NULL, 't'}, {"level", required_argument, NULL, 'l'},
-        {"turn-ms", required_argument, NULL, 'm'}, {"pool-mib", required_argument, NULL, 'p'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"threads", required_argument, NULL, 't'},
+                                            {"level", required_argument, NULL, 'l'},
+                                            {"turn-ms", required_argument, NULL, 'm'},
+                                            {"pool-mib", required_argument, NULL, 'p'},
+                                            {"max-rows", required_argument, NULL, 'r'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     int c;
     optind = 1;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -314,6 +320,8 @@ static int parse(int argc, char **argv, struct args *a, int *status)
             a->turn_ms = number(optarg, 60000);
         } else if (c == 'p') {
             a->pool_mib = number(optarg, 65536);
+        } else if (c == 'r') {
+            a->max_rows = number(optarg, ROWS_MAX);
         } else if (c == 'l') {
             a->level = TR_CPU_AVX512;
             while (a->level >= 0 &&
@@ -325,7 +333,7 @@ static int parse(int argc, char **argv, struct args *a, int *status)
             return -1;
         }
     }
-    if (optind == argc && a->threads && a->turn_ms && a->pool_mib && a->level >= -1)
+    if (optind == argc && a->threads && a->turn_ms && a->pool_mib && a->max_rows && a->level >= -1)
         return 0;
     *status = usage(stderr);
     return -1;
@@ -366,7 +374,8 @@ static int measure_levels(struct bench *b, struct tr_errbuf *err)
 
 int tr_bench_kernels_main(int argc, char **argv)
 {
-    struct args a = {.threads = 1, .level = -1, .turn_ms = 100, .pool_mib = 128};
+    struct args a = {
+        .threads = 1, .level = -1, .turn_ms = 100, .pool_mib = 128, .max_rows = ROWS_MAX};
     struct tr_errbuf err = {{0}};
     int rc = 0;
     if (parse(argc, argv, &a, &rc) < 0)
