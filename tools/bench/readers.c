@@ -465,7 +465,7 @@ int tr_bench_readers_main(int argc, char **argv)
     if (rc)
         return rc;
     b.n = b.a.good + b.a.slow + b.a.mute;
-    b.r = calloc(b.n, sizeof(*b.r));
+    b.r = calloc(b.n ? b.n : 1, sizeof(*b.r));
     b.epoll = epoll_create1(EPOLL_CLOEXEC);
     if (!b.r || b.epoll < 0) {
         fprintf(stderr, "bench readers: out of memory or descriptors\n");
