@@ -9,6 +9,7 @@
  *   int8-q8     the same with Q8_0 KV
  *   levels      int8: the plain C level and the best one give the same bytes
  *   p10         int8 and f32: rows do not depend on their company */
+#include "check.h"
 #include "testrig/model_rig.h"
 
 #include <jansson.h>
@@ -32,25 +33,6 @@ static const struct model {
     {"gemma3", "TOKENRING_TEST_GEMMA", ".cache/gemma3.gguf", 64, 96},
 };
 static const struct model *model = models;
-
-static int passed, failed;
-
-static void check(bool ok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void check(bool ok, const char *fmt, ...)
-{
-    if (ok) {
-        passed++;
-        return;
-    }
-    failed++;
-    va_list ap;
-    va_start(ap, fmt);
-    printf("FAILED ");
-    vprintf(fmt, ap);
-    printf("\n");
-    va_end(ap);
-}
 
 /* About three times the measured effect of an arithmetic (the study in the golden data). */
 struct limits {

@@ -3,6 +3,7 @@
  * what another implementation computed: logits and greedy tokens in f32 and blas, and in int8 that
  * they are near; and by bytes, that a row is the same in one prefill, in chunks, token by token, in
  * company, and on every instruction level. */
+#include "check.h"
 #include "testrig/model_rig.h"
 
 #include <jansson.h>
@@ -14,25 +15,6 @@
 
 #define DIR "tests/golden/tiny/"
 enum { MAX_IDS = 128, N_SEQS = 3, MAX_ROWS = 160 };
-
-static int passed, failed;
-
-static void check(bool ok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void check(bool ok, const char *fmt, ...)
-{
-    if (ok) {
-        passed++;
-        return;
-    }
-    failed++;
-    va_list ap;
-    va_start(ap, fmt);
-    printf("FAILED ");
-    vprintf(fmt, ap);
-    printf("\n");
-    va_end(ap);
-}
 
 /* One row of expected.jsonl: a prompt, its greedy continuation, and logits [n_positions, n_vocab]. */
 struct run {
