@@ -25,17 +25,6 @@ struct tiny_spm {
     void (*more)(struct tr_gw *w);   /* adds keys; may be NULL */
 };
 
-static inline void tiny_scores(struct tr_gw *w, const float *scores, uint64_t n)
-{
-    uint8_t buf[12 + 4 * TINY_MAX];
-    uint32_t elem = TR_GGUF_F32;
-
-    memcpy(buf, &elem, 4);
-    memcpy(buf + 4, &n, 8);
-    memcpy(buf + 12, scores, 4 * n);
-    tr_gw_kv(w, "tokenizer.ggml.scores", TR_GGUF_ARRAY, buf, 12 + 4 * n);
-}
-
 static inline void tiny_flag(struct tr_gw *w, const char *key, bool on)
 {
     uint8_t b = on;
@@ -71,7 +60,7 @@ static inline struct tr_vocab *tiny_spm_open(const struct tiny_spm *t, struct tr
     tr_gw_str(w, "tokenizer.ggml.model", "llama");
     tr_gw_strs(w, "tokenizer.ggml.tokens", names, n);
     tiny_types(w, types, n);
-    tiny_scores(w, scores, n);
+    tiny_array(w, "tokenizer.ggml.scores", TR_GGUF_F32, scores, n);
     tr_gw_u32(w, "tokenizer.ggml.unknown_token_id", 0);
     tr_gw_u32(w, "tokenizer.ggml.bos_token_id", 1);
     tr_gw_u32(w, "tokenizer.ggml.eos_token_id", 2);

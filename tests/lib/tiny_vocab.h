@@ -45,15 +45,21 @@ static inline void tiny_map(unsigned b, char out[3])
     }
 }
 
-static inline void tiny_types(struct tr_gw *w, const int32_t *types, uint64_t n)
+/* An array of n elements of four bytes. */
+static inline void tiny_array(struct tr_gw *w, const char *key, uint32_t elem, const void *data,
+                              uint64_t n)
 {
     uint8_t buf[12 + 4 * TINY_MAX];
-    uint32_t elem = TR_GGUF_I32;
 
     memcpy(buf, &elem, 4);
     memcpy(buf + 4, &n, 8);
-    memcpy(buf + 12, types, 4 * n);
-    tr_gw_kv(w, "tokenizer.ggml.token_type", TR_GGUF_ARRAY, buf, 12 + 4 * n);
+    memcpy(buf + 12, data, 4 * n);
+    tr_gw_kv(w, key, TR_GGUF_ARRAY, buf, 12 + 4 * n);
+}
+
+static inline void tiny_types(struct tr_gw *w, const int32_t *types, uint64_t n)
+{
+    tiny_array(w, "tokenizer.ggml.token_type", TR_GGUF_I32, types, n);
 }
 
 /* Appends copies of list to names[n]; returns the new n. */
