@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "bench/limits.h"
+#include "bench/number.h"
 #include "cpu_kernels/ops.h"
 #include "cpu_kernels/quant.h"
 
@@ -293,14 +294,6 @@ static int usage(FILE *f)
     return f == stdout ? 0 : 2;
 }
 
-/* A number from 1 to max, or 0. */
-static uint32_t number(const char *s, uint32_t max)
-{
-    char *end;
-    unsigned long v = strtoul(s, &end, 10);
-    return *end || end == s || v > max ? 0 : (uint32_t)v;
-}
-
 /* 0, or -1 and the exit code. */
 static int parse(int argc, char **argv, struct args *a, int *status)
 {
@@ -315,13 +308,13 @@ static int parse(int argc, char **argv, struct args *a, int *status)
     optind = 1;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (c == 't') {
-            a->threads = number(optarg, 256);
+            a->threads = tr_bench_number(optarg, 256);
         } else if (c == 'm') {
-            a->turn_ms = number(optarg, 60000);
+            a->turn_ms = tr_bench_number(optarg, 60000);
         } else if (c == 'p') {
-            a->pool_mib = number(optarg, 65536);
+            a->pool_mib = tr_bench_number(optarg, 65536);
         } else if (c == 'r') {
-            a->max_rows = number(optarg, ROWS_MAX);
+            a->max_rows = tr_bench_number(optarg, ROWS_MAX);
         } else if (c == 'l') {
             a->level = TR_CPU_AVX512;
             while (a->level >= 0 &&

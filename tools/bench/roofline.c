@@ -3,6 +3,7 @@
 
 #include "base/cpus.h"
 #include "bench/limits.h"
+#include "bench/number.h"
 #include "cpu_kernels/ops.h"
 
 #include <getopt.h>
@@ -88,14 +89,6 @@ static int usage(FILE *f)
     return f == stdout ? 0 : 2;
 }
 
-/* A number from 1 to max, or 0. */
-static uint32_t number(const char *s, uint32_t max)
-{
-    char *end;
-    unsigned long v = strtoul(s, &end, 10);
-    return *s < '0' || *s > '9' || *end || v > max ? 0 : (uint32_t)v;
-}
-
 static size_t file_bytes(const char *path)
 {
     struct stat st;
@@ -114,13 +107,13 @@ static int parse(int argc, char **argv, struct args *a, int *status)
     optind = 1;
     while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (o == 't')
-            a->threads = number(optarg, 256);
+            a->threads = tr_bench_number(optarg, 256);
         else if (o == 'm')
             a->reread = file_bytes(optarg);
         else if (o == 'b')
-            a->reread = (size_t)number(optarg, 1 << 20) << 20;
+            a->reread = (size_t)tr_bench_number(optarg, 1 << 20) << 20;
         else if (o == 'u')
-            a->turn_ms = number(optarg, 60000);
+            a->turn_ms = tr_bench_number(optarg, 60000);
         else if (o == 'c' || o == 'j')
             a->form = o == 'c' ? CSV : JSON;
         else {
