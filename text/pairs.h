@@ -27,20 +27,30 @@ struct tr_pairs {
     uint64_t steps; /* comparisons so far: what the time grows with */
 };
 
+/* Scratch memory for n elements of `each` bytes: `old` if it has room for them (*cap), else other memory
+ * in its place, whose content is nothing's.  NULL without memory; then nothing has changed. */
+static inline void *tr_pairs_room(void *old, size_t *cap, size_t n, size_t each)
+{
+    if (n <= *cap)
+        return old;
+    size_t more = n < 64 ? 64 : n;
+    void *mem = malloc(more * each);
+    if (!mem)
+        return NULL;
+    free(old);
+    *cap = more;
+    return mem;
+}
+
 /* Makes room for a word of so many symbols and empties the heap.  Each merge takes one pair and
  * adds at most two, so there are never more than twice as many pairs.  0 or -ENOMEM. */
 static inline int tr_pairs_reserve(struct tr_pairs *p, size_t symbols)
 {
     p->n = 0;
-    if (2 * symbols <= p->cap)
-        return 0;
-    size_t cap = symbols < 64 ? 128 : 2 * symbols;
-    struct tr_pair *heap = malloc(cap * sizeof(*heap));
-    if (!heap)
+    struct tr_pair *heap = tr_pairs_room(p->heap, &p->cap, 2 * symbols, sizeof(*heap));
+    if (!heap && symbols)
         return -ENOMEM;
-    free(p->heap);
     p->heap = heap;
-    p->cap = cap;
     return 0;
 }
 

@@ -166,15 +166,10 @@ static int reserve(struct tr_spm_run *run, size_t n)
 {
     if (tr_pairs_reserve(&run->pairs, n) < 0)
         return -ENOMEM;
-    if (n <= run->cap)
-        return 0;
-    size_t cap = n < 64 ? 64 : n;
-    struct tr_spm_sym *sym = malloc(cap * sizeof(*sym));
-    if (!sym)
+    struct tr_spm_sym *sym = tr_pairs_room(run->sym, &run->cap, n, sizeof(*sym));
+    if (!sym && n)
         return -ENOMEM;
-    free(run->sym);
     run->sym = sym;
-    run->cap = cap;
     return 0;
 }
 
