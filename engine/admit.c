@@ -14,7 +14,7 @@
 
 #define KNOWN_FLAGS                                                                                \
     (TR_REQ_STREAM | TR_REQ_LOGPROBS | TR_REQ_ECHO_LOGPROBS | TR_REQ_IGNORE_EOS |                  \
-     TR_REQ_RESUMABLE | TR_REQ_STOP_STRINGS)
+     TR_REQ_RESUMABLE | TR_REQ_STOP_STRINGS | TR_REQ_CANCEL_KEEPS)
 
 /* ---- checks ---- */
 
@@ -292,8 +292,8 @@ static uint32_t take_submission(struct tr_sched *sc, uint32_t area, const struct
 /* About the stream of another frontend; false if the message is a submission. */
 static bool take_foreign(struct tr_sched *sc, uint32_t area, const struct tr_msg *m)
 {
-    if (m->kind == TR_MSG_CANCEL) {
-        if (!tr_handover_cancel(sc, m))
+    if (m->kind == TR_MSG_CANCEL || m->kind == TR_MSG_WANTED) {
+        if (m->kind == TR_MSG_CANCEL ? !tr_handover_cancel(sc, m) : !tr_handover_wanted(sc, m))
             refuse(sc);
         return true;
     }

@@ -139,3 +139,13 @@ bool tr_handover_cancel(struct tr_sched *sc, const struct tr_msg *m)
         tr_settle_release(sc, q); /* an orphan: there is nobody to let it go */
     return true;
 }
+
+bool tr_handover_wanted(struct tr_sched *sc, const struct tr_msg *m)
+{
+    struct tr_seq *q = named(sc, m);
+    if (!q || !is_resumable(q))
+        return false;
+    /* Relaxed: a moment's difference is one poll more or less. */
+    atomic_store_explicit(&tr_sched_ring(sc, q)->asked_ns, sc->now, memory_order_relaxed);
+    return true;
+}

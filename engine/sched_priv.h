@@ -199,10 +199,11 @@ bool tr_admit_first_lp(struct tr_sched *sc, const struct tr_seq *q);
 /* ---- handover.c: streams that change hands ---- */
 /* Streams of frontends that do not live: given to others, or ended. */
 void tr_handover_dead(struct tr_sched *sc);
-/* TR_MSG_ADOPT and TR_MSG_CONFIRM from that area, TR_MSG_CANCEL from any; false if the message names no
- * request that it may be about. */
+/* TR_MSG_ADOPT and TR_MSG_CONFIRM from that area, TR_MSG_CANCEL and TR_MSG_WANTED from any; false if the
+ * message names no request that it may be about. */
 bool tr_handover_adopt(struct tr_sched *sc, uint32_t area, const struct tr_msg *m);
 bool tr_handover_cancel(struct tr_sched *sc, const struct tr_msg *m);
+bool tr_handover_wanted(struct tr_sched *sc, const struct tr_msg *m);
 
 /* ---- offer.c: claims ---- */
 void tr_offer_keep(struct tr_sched *sc);

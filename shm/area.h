@@ -18,9 +18,10 @@
 enum tr_msg_kind {
     TR_MSG_SUBMIT =
         1, /* slot, gen: the request in this area; a group is n messages in one push, lead first */
-    TR_MSG_CANCEL = 2, /* a stream of another frontend: slot, gen and stream_rand must match */
-    TR_MSG_ADOPT = 3,  /* a resumable one is wanted here, whoever has it: tr_adopt */
-    TR_MSG_CONFIRM = 4 /* one that was given to this frontend is taken: tr_adopt */
+    TR_MSG_CANCEL = 2,  /* a stream of another frontend: slot, gen and stream_rand must match */
+    TR_MSG_ADOPT = 3,   /* a resumable one is wanted here, whoever has it: tr_adopt */
+    TR_MSG_CONFIRM = 4, /* one that was given to this frontend is taken: tr_adopt */
+    TR_MSG_WANTED = 5   /* somebody asks about a resumable one of another frontend: as CANCEL */
 };
 
 struct tr_msg {

@@ -43,7 +43,7 @@ static int pack_ids(msgpack_packer *p, const struct tr_extra *e)
 static int pack_view(msgpack_packer *p, const struct tr_view *v)
 {
     int bad = msgpack_pack_str_with_body(p, "view", 4);
-    bad |= msgpack_pack_array(p, 5);
+    bad |= msgpack_pack_array(p, 6);
     bad |= msgpack_pack_uint32(p, v->dialect);
     bad |= msgpack_pack_uint32(p, v->flags);
     bad |= msgpack_pack_uint64(p, v->created);
@@ -51,6 +51,9 @@ static int pack_view(msgpack_packer *p, const struct tr_view *v)
     bad |= msgpack_pack_array(p, v->n_stop);
     for (uint32_t i = 0; i < v->n_stop && !bad; i++)
         bad |= msgpack_pack_str_with_body(p, v->stop[i].p, v->stop[i].len);
+    bad |= msgpack_pack_str(p, v->kept.len);
+    if (v->kept.len)
+        bad |= msgpack_pack_str_body(p, v->kept.p, v->kept.len);
     return bad;
 }
 
@@ -163,8 +166,8 @@ static bool get_stop(struct in *in, uint32_t n_vocab, struct tr_extra *e)
     return true;
 }
 
-/* A text of 1 .. TR_VIEW_STOP_BYTES bytes, in any of the lengths msgpack has for that. */
-static bool get_text(struct in *in, struct tr_str *out)
+/* A text of at most `max` bytes, in any of the lengths msgpack has for that. */
+static bool get_text(struct in *in, size_t max, struct tr_str *out)
 {
     uint64_t t, n;
     if (!get_be(in, 1, &t))
@@ -173,7 +176,7 @@ static bool get_text(struct in *in, struct tr_str *out)
     n = t & 0x1f;
     if (!is_short && (t < 0xd9 || t > 0xda || !get_be(in, (unsigned)(t - 0xd8), &n)))
         return false;
-    if (n == 0 || n > TR_VIEW_STOP_BYTES || n > (size_t)(in->end - in->p))
+    if (n > max || n > (size_t)(in->end - in->p))
         return false;
     *out = (struct tr_str){.p = (const char *)in->p, .len = n};
     in->p += n;
@@ -183,7 +186,7 @@ static bool get_text(struct in *in, struct tr_str *out)
 static bool get_view(struct in *in, struct tr_view *v)
 {
     uint64_t n, dialect, flags;
-    if (!get_array(in, &n) || n != 5 || !get_uint(in, &dialect) || dialect > 255 ||
+    if (!get_array(in, &n) || n != 6 || !get_uint(in, &dialect) || dialect > 255 ||
         !get_uint(in, &flags) || flags & ~(uint64_t)TR_VIEW_FLAGS || !get_uint(in, &v->created) ||
         !get_uint(in, &v->timeout_ns) || !get_array(in, &n) || n > TR_VIEW_STOPS)
         return false;
@@ -191,9 +194,9 @@ static bool get_view(struct in *in, struct tr_view *v)
     v->flags = (uint32_t)flags;
     v->n_stop = (uint32_t)n;
     for (uint32_t i = 0; i < v->n_stop; i++)
-        if (!get_text(in, &v->stop[i]))
+        if (!get_text(in, TR_VIEW_STOP_BYTES, &v->stop[i]) || v->stop[i].len == 0)
             return false;
-    return true;
+    return get_text(in, TR_VIEW_KEPT_BYTES, &v->kept);
 }
 
 int tr_extra_view(const uint8_t *in, size_t len, uint32_t n_vocab, struct tr_extra *e,

@@ -5,7 +5,7 @@
  * Format: map { "bias": [id, f64, id, f64, ...], "stop": [id, ...] }; unknown keys are an error.  A
  * resumable request has a third key,
  *
- *   "view": [dialect, flags, created, timeout_ns, [text, ...]]
+ *   "view": [dialect, flags, created, timeout_ns, [text, ...], kept]
  *
  * all that another frontend needs besides the ring to go on with its answer.  The engine checks its
  * bounds and does not look at it. */
@@ -20,8 +20,9 @@
 enum {
     TR_MAX_BIAS = 1024,
     TR_MAX_STOP_IDS = 64,
-    TR_VIEW_STOPS = 16,       /* stop strings */
-    TR_VIEW_STOP_BYTES = 1024 /* in one */
+    TR_VIEW_STOPS = 16,        /* stop strings */
+    TR_VIEW_STOP_BYTES = 1024, /* in one */
+    TR_VIEW_KEPT_BYTES = 32768 /* what a dialect keeps of the request, to tell it again */
 };
 
 struct tr_bias {
@@ -51,6 +52,7 @@ struct tr_view {
     uint64_t timeout_ns;
     uint32_t n_stop;
     struct tr_str stop[TR_VIEW_STOPS]; /* any bytes, 1 .. TR_VIEW_STOP_BYTES of them */
+    struct tr_str kept;                /* any bytes, 0 .. TR_VIEW_KEPT_BYTES of them */
 };
 
 /* Frontend.  Bytes written to `out`, or -ENOSPC.  TR_EXTRA_BYTES hold the largest of both. */

@@ -20,7 +20,10 @@ enum {
     TR_REQ_RESUMABLE = 1u << 4,
     /* The frontend looks for stop strings: an end that the engine finds by itself waits until all
      * tokens have been scanned, since a FINISH for an earlier one may be on its way. */
-    TR_REQ_STOP_STRINGS = 1u << 5
+    TR_REQ_STOP_STRINGS = 1u << 5,
+    /* A resumable one that is cancelled by request is kept like any other that has ended, and let go by
+     * a second cancel. */
+    TR_REQ_CANCEL_KEEPS = 1u << 6
 };
 
 enum { TR_PRIORITY_MAX = 32767 };

@@ -125,6 +125,7 @@ static void clear_fields(struct tr_ring *r)
     atomic_store_explicit(&r->pass, 0, memory_order_relaxed);
     atomic_store_explicit(&r->owner, 0, memory_order_relaxed);
     atomic_store_explicit(&r->unwanted, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->asked_ns, 0, memory_order_relaxed);
     memset(&r->of_gen, 0, sizeof(*r) - offsetof(struct tr_ring, of_gen));
 }
 

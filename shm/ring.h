@@ -95,6 +95,8 @@ struct tr_ring {
     _Atomic uint64_t owner;
     _Atomic uint32_t unwanted; /* relaxed, before the news: 1: cancelled after its end; who has it
                                 * without a reader lets it go */
+    _Atomic uint64_t asked_ns; /* relaxed: when another frontend was last asked about it (WANTED);
+                                * 0: never.  Its window begins anew */
 
     /* Fixed at admission; visible with state != TR_FREE (acquire). */
     TR_LINE uint32_t of_gen; /* generation these fields are about; differs from gen only when a

@@ -18,6 +18,7 @@ static void check_view(const struct tr_view *a, const struct tr_view *b)
 {
     TR_ASSERT(a->dialect == b->dialect && a->flags == b->flags && a->created == b->created &&
               a->timeout_ns == b->timeout_ns && a->n_stop == b->n_stop);
+    TR_ASSERT(a->kept.len == b->kept.len && memcmp(a->kept.p, b->kept.p, a->kept.len) == 0);
     for (uint32_t i = 0; i < a->n_stop; i++)
         TR_ASSERT(a->stop[i].len == b->stop[i].len &&
                   memcmp(a->stop[i].p, b->stop[i].p, a->stop[i].len) == 0);
@@ -39,6 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t i = 0; has_view && i < v.n_stop; i++)
         TR_ASSERT(v.stop[i].len >= 1 && v.stop[i].len <= TR_VIEW_STOP_BYTES &&
                   (const uint8_t *)v.stop[i].p + v.stop[i].len <= data + size);
+    TR_ASSERT(!has_view || (v.kept.len <= TR_VIEW_KEPT_BYTES &&
+                            (const uint8_t *)v.kept.p + v.kept.len <= data + size));
     int n = tr_extra_pack_view(&a, has_view ? &v : NULL, packed, sizeof(packed));
     TR_ASSERT(n > 0 &&
               tr_extra_view(packed, (size_t)n, N_VOCAB, &b, &w) == (has_view ? 0 : -ENOENT));

@@ -140,7 +140,9 @@ static void obey_message(struct tr_sengine *e, const struct tr_msg *m)
 {
     struct tr_ring *r = tr_ring_at(e->shm, m->slot);
 
-    if (m->kind == TR_MSG_ADOPT || m->kind == TR_MSG_CONFIRM) {
+    if (m->kind == TR_MSG_WANTED) {
+        atomic_store(&r->asked_ns, tr_now_ns());
+    } else if (m->kind == TR_MSG_ADOPT || m->kind == TR_MSG_CONFIRM) {
         e->n_adopted++;
         tr_sengine_give(e, m->slot,
                         (struct tr_owner){.area = 0, .epoch = e->shm->my_epoch, .confirmed = true});

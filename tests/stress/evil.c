@@ -311,10 +311,10 @@ static void foreign_submission(void)
     push(&m, 1);
 }
 
-static void foreign_cancel(void)
+static void foreign_word(void)
 {
     uint32_t slot = any_slot();
-    struct tr_msg m = {.kind = TR_MSG_CANCEL,
+    struct tr_msg m = {.kind = below(4) ? TR_MSG_CANCEL : TR_MSG_WANTED,
                        .slot = below(8) ? slot : (uint32_t)edge(s->config.n_slots),
                        .gen = gen_of(slot),
                        .stream_rand = edge(1)};
@@ -486,7 +486,7 @@ static const struct act {
     {submit_spoilt, EVIL_CRAFT, 12},
     {submit_group, EVIL_CRAFT, 8},
     {foreign_submission, EVIL_CRAFT, 4},
-    {foreign_cancel, EVIL_CRAFT, 4},
+    {foreign_word, EVIL_CRAFT, 4},
     {adoption, EVIL_CRAFT, 4},
     {replay, EVIL_CRAFT, 4},
     {strange_message, EVIL_CRAFT, 2},

@@ -622,6 +622,36 @@ Test(handover, a_cancel_of_one_that_has_ended_tells_its_owner_that_nobody_wants_
     cr_assert_eq(atomic_load(&tr_rig_ring(&r, &q)->unwanted), 0);
 }
 
+Test(handover, a_question_about_one_is_noted_in_its_ring_until_the_slot_is_free)
+{
+    struct tr_rig_req q = submit(0);
+    struct tr_msg m = {.kind = TR_MSG_WANTED, .slot = q.slot, .gen = q.gen, .stream_rand = 4711};
+    tr_rig_run(&r, &q, 1);
+    cr_assert_eq(atomic_load(&tr_rig_ring(&r, &q)->asked_ns), 0);
+    tr_rig_be_frontend(&r, 2);
+    tr_subq_push(&r.s, &m, 1);
+    tr_rig_turn(&r);
+    cr_assert_neq(atomic_load(&tr_rig_ring(&r, &q)->asked_ns), 0);
+    tr_rig_ledger_runs(&r);
+    tr_rig_release(&r, &q);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_state(&r, &q), TR_FREE);
+    cr_assert_eq(atomic_load(&tr_rig_ring(&r, &q)->asked_ns), 0);
+}
+
+Test(handover, a_question_needs_the_random_bits)
+{
+    struct tr_rig_req q = submit(0);
+    struct tr_msg m = {.kind = TR_MSG_WANTED, .slot = q.slot, .gen = q.gen, .stream_rand = 4712};
+    tr_rig_turn(&r);
+    uint64_t before = tr_rig_stat(&r, TR_STAT_REFUSED_SUBMISSIONS);
+    tr_rig_be_frontend(&r, 2);
+    tr_subq_push(&r.s, &m, 1);
+    tr_rig_turn(&r);
+    cr_assert_eq(tr_rig_stat(&r, TR_STAT_REFUSED_SUBMISSIONS), before + 1);
+    cr_assert_eq(atomic_load(&tr_rig_ring(&r, &q)->asked_ns), 0);
+}
+
 Test(handover, a_cancel_of_an_orphan_lets_its_slot_go)
 {
     struct tr_rig_req q = submit(0);

@@ -34,7 +34,9 @@ Test(extra, the_largest_fits_in_its_place)
     for (uint32_t i = 0; i < TR_MAX_BIAS; i++)
         in.bias[i].id = 1u << 20;
     static char text[TR_VIEW_STOP_BYTES];
-    view = (struct tr_view){255, TR_VIEW_FLAGS, UINT64_MAX, UINT64_MAX, TR_VIEW_STOPS, {{0}}};
+    view = (struct tr_view){255, TR_VIEW_FLAGS, UINT64_MAX, UINT64_MAX, TR_VIEW_STOPS, {{0}}, {0}};
+    static char kept[TR_VIEW_KEPT_BYTES];
+    view.kept = (struct tr_str){kept, sizeof(kept)};
     for (uint32_t i = 0; i < TR_VIEW_STOPS; i++)
         view.stop[i] = (struct tr_str){text, sizeof(text)};
     int n = tr_extra_pack_view(&in, &view, buf, TR_EXTRA_BYTES);
@@ -42,6 +44,7 @@ Test(extra, the_largest_fits_in_its_place)
     cr_assert_eq(tr_extra_unpack(buf, (size_t)n, 1u << 24, &out), 0);
     cr_assert_eq(tr_extra_view(buf, (size_t)n, 1u << 24, &out, &seen), 0);
     cr_assert(seen.n_stop == TR_VIEW_STOPS && seen.stop[15].len == sizeof(text));
+    cr_assert_eq(seen.kept.len, sizeof(kept));
 }
 
 Test(extra, a_view_is_read_back)
@@ -49,7 +52,7 @@ Test(extra, a_view_is_read_back)
     static const size_t len[] = {1, 31, 32, 255, 256, 1024};
     static char text[TR_VIEW_STOP_BYTES];
     memset(text, 0xff, sizeof(text)); /* texts are bytes here */
-    view = (struct tr_view){2, TR_VIEW_ECHO | TR_VIEW_CHAT, 1700000000, 30, 6, {{0}}};
+    view = (struct tr_view){2, TR_VIEW_ECHO | TR_VIEW_CHAT, 1700000000, 30, 6, {{0}}, {"{}", 2}};
     for (uint32_t i = 0; i < 6; i++)
         view.stop[i] = (struct tr_str){text, len[i]};
     in.n_stop = 1;
@@ -58,7 +61,7 @@ Test(extra, a_view_is_read_back)
     cr_assert_eq(tr_extra_view(buf, (size_t)n, 10, &out, &seen), 0);
     cr_assert(out.n_stop == 1 && out.stop_ids[0] == 7 && seen.n_stop == 6);
     cr_assert(seen.dialect == 2 && seen.flags == view.flags && seen.created == view.created &&
-              seen.timeout_ns == 30);
+              seen.timeout_ns == 30 && seen.kept.len == 2 && !memcmp(seen.kept.p, "{}", 2));
     for (uint32_t i = 0; i < 6; i++)
         cr_assert(seen.stop[i].len == len[i] && !memcmp(seen.stop[i].p, text, len[i]));
 }
@@ -75,6 +78,10 @@ Test(extra, no_view_is_told_apart_from_a_bad_one)
     n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
     cr_assert_eq(tr_extra_view(buf, (size_t)n, 10, &out, &seen), -EINVAL);
     view = (struct tr_view){.n_stop = 1, .stop = {{"", 0}}}; /* an empty text stops nothing */
+    n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
+    cr_assert_eq(tr_extra_unpack(buf, (size_t)n, 10, &out), -EINVAL);
+    static char kept[TR_VIEW_KEPT_BYTES + 1];
+    view = (struct tr_view){.kept = {kept, sizeof(kept)}};
     n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
     cr_assert_eq(tr_extra_unpack(buf, (size_t)n, 10, &out), -EINVAL);
 }
@@ -106,7 +113,7 @@ Test(extra, every_cut_and_every_garbled_byte_is_survived)
 {
     in.n_bias = 4;
     in.n_stop = 3;
-    view = (struct tr_view){.n_stop = 2, .stop = {{"END", 3}, {"\n\n", 2}}};
+    view = (struct tr_view){.n_stop = 2, .stop = {{"END", 3}, {"\n\n", 2}}, .kept = {"{}", 2}};
     int n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
     for (int cut = 1; cut < n; cut++) {
         uint8_t *exact = malloc((size_t)cut);
@@ -124,6 +131,7 @@ Test(extra, every_cut_and_every_garbled_byte_is_survived)
             continue;
         for (uint32_t b = 0; b < out.n_bias; b++)
             cr_assert_lt(out.bias[b].id, 100);
+        cr_assert_leq(seen.kept.p + seen.kept.len, (char *)bad + n);
         for (uint32_t t = 0; t < seen.n_stop; t++)
             cr_assert_leq(seen.stop[t].p + seen.stop[t].len, (char *)bad + n);
     }
