@@ -9,8 +9,9 @@
  *       USAGE  END                    every choice completed or incomplete
  *       FAIL                          error or cancelled: no FINISH for the choice that failed
  *
- * QUEUED and PREFILL tell time and take no number; the others are a pure function of the ring, and so
- * are the numbers that a dialect gives to what it makes of them (tr_stream_count). */
+ * A request that is computed anew (preempted, or its engine was replaced) may wait again between
+ * deltas.  QUEUED and PREFILL tell time and take no number; the others are a pure function of the
+ * ring, and so are the numbers that a dialect gives to what it makes of them (tr_stream_count). */
 #ifndef TR_FRONTEND_EVENT_H
 #define TR_FRONTEND_EVENT_H
 

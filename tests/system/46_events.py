@@ -1,37 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every event of native streams, however they end, is what docs/events.v1.schema.json says, and nothing
-that it does not say."""
+that it does not say (native.py, which looks at whatever any test reads); what the events of waiting and
+of a cancel tell; and what version 1 has promised its readers."""
 from lib import *
-from schema import Schema
+from native import ENDS, RULES, SCHEMA, Reader, event_faults
 
 NATIVE = "/v1/streams"
 NDJSON = ["Accept: application/x-ndjson"]
-with open(os.path.join(ROOT, "docs/events.v1.schema.json"), encoding="utf-8") as _f:
-    SCHEMA = Schema(json.load(_f), closed=True)
-ALL = {SCHEMA.root["$defs"][r["$ref"].rsplit("/", 1)[1]]["properties"]["type"]["const"]
-       for r in SCHEMA.root["oneOf"]}
 SEEN = set()
 EOS = 257  # of the small vocabulary
+# Version 1 as readers know it: fields that each type has had from the beginning, and what its end means in
+# the ledger.  Rows are added, never changed: that would be version 2.
+V1 = {
+    "response.started": "id stream_id schema model created request_id choices",
+    "response.queued": "position",
+    "response.prefill": "done total",
+    "output_text.delta": "id index text tokens",
+    "choice.finished": "id index finish_reason",
+    "usage": "id usage",
+    "response.completed": "id finish_reason",
+    "response.incomplete": "id reason finish_reason",
+    "response.cancelled": "id reason last_token",
+    "error": "id code message retryable",
+    "keepalive": "",
+}
+V1_ENDS = {"response.completed": "completed", "response.incomplete": "incomplete", "response.cancelled": "cancelled",
+           "error": "error"}
 
 
 def events(data, ndjson):
-    """Events of a whole body; in SSE the fields say the same as the object."""
+    """Events of a whole body."""
     if ndjson:
         return [strict_json(x) for x in data.decode("utf-8").splitlines()]
-    out = []
-    for name, kind, e in native_events(data):
-        check((e.get("id"), e["type"]) == (name, kind), "id and type beside the object", name, kind, e)
-        out.append(e)
-    return out
+    return [e for _, _, e in native_events(data)]
 
 
-def valid(evs, claim):
-    for e in evs:
-        faults = SCHEMA.faults(e)
-        check(not faults, f"{claim}: {e['type']}", faults, e)
-        SEEN.add(e["type"])
-    kinds = [e["type"] for e in evs if e["type"] != "keepalive"]
-    check(kinds[0] == "response.started" and kinds[-2] == "usage", f"{claim}: first and last but one", kinds)
+def valid(evs, claim, server):
+    """Each was looked at as it was read; here, whether all of it was, and the row of the ledger."""
+    SEEN.update(e["type"] for e in evs)
+    check(not any(SCHEMA.faults(e) for e in evs), f"{claim}: of all alternatives one fits", evs)
+    equal(evs[0]["type"], "response.started", f"{claim}: the first")
+    row = server.row(evs[0]["request_id"])
+    if check(evs[-1]["type"] in ENDS and row, f"{claim}: an end and a row", evs[-1], row):
+        equal(row["status"], V1_ENDS[evs[-1]["type"]], f"{claim}: what its end means")
     return evs
 
 
@@ -64,7 +75,7 @@ def both(body, claim, act=None, server=None):
         w = Watch(server or S, body, headers)
         if act:
             act(w.until_seen(b"output_text.delta"))
-        ends.append(valid(w.rest(), claim)[-1])
+        ends.append(valid(w.rest(), claim, server or S)[-1])
     return ends
 
 
@@ -76,12 +87,42 @@ def body(**kw):
 def the_checker_finds_what_is_wrong():
     sid = "tr-0-1-0123456789abcdef"
     good = {"type": "output_text.delta", "id": f"{sid}:3", "index": 0, "text": "x", "tokens": 1}
-    equal(SCHEMA.faults(good), [], "a good event")
+    equal(SCHEMA.faults(good) + event_faults(good), [], "a good event")
     for bad in ({}, {"type": "output_text"}, dict(good, id=f"{sid}:03"), dict(good, id=f"{sid}"),
                 dict(good, tokens=-1), dict(good, tokens=True), dict(good, text=None), dict(good, new=1),
                 dict(good, logprobs={"tokens": ["x"]}), dict(good, type="usage"), [good], "x",
                 {k: v for k, v in good.items() if k != "index"}):
-        check(SCHEMA.faults(bad), "a bad event", bad)
+        check(SCHEMA.faults(bad) and event_faults(bad), "a bad event", bad)
+
+
+@test
+def the_reader_finds_what_is_wrong():
+    """In what order events came, and what stands beside them."""
+    sid = "tr-0-1-0123456789abcdef"
+    start = {"type": "response.started", "id": f"{sid}:0", "stream_id": sid, "schema": "tokenring.events.v1",
+             "model": "m", "created": 1, "request_id": "r", "choices": 1}
+    text = {"type": "output_text.delta", "id": f"{sid}:1", "index": 0, "text": "x", "tokens": 1}
+    wait = {"type": "response.queued", "position": 0}
+    counts = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "prompt_tokens_details": {"cached_tokens": 0}}
+    usage = {"type": "usage", "id": f"{sid}:2", "usage": counts}
+    end = {"type": "response.completed", "id": f"{sid}:3", "finish_reason": "stop"}
+
+    def faults(evs, ndjson, fresh=True, name=None):
+        seen = []
+        r = Reader(ndjson, fresh, lambda *what: seen.append(what))
+        for e in evs:
+            told = f"id: {name or e['id']}\n" if "id" in e else ""
+            r.feed((json.dumps(e) + "\n" if ndjson else f": c\n{told}event: {e['type']}\ndata: {json.dumps(e)}\n\n").encode())
+        return seen
+
+    for ndjson in (True, False):
+        equal(faults([start, wait, text, usage, end], ndjson), [], "a good stream")
+        for rest in ([text, usage, end], [usage, end], [end]):
+            equal(faults(rest, ndjson, fresh=False), [], "the rest of one")
+        for bad in ([text], [start, text, text], [start, dict(text, id=f"{sid}:2"), text], [start, usage, wait, end], [start, usage, text],
+                    [start, text, end], [start, usage, end, text], [start, start], [start, {"type": "new"}], [start, dict(text, new=1)]):
+            check(faults(bad, ndjson), "a bad stream", bad)
+    check(faults([start, text], False, name=f"{sid}:7"), "another id beside the object")
 
 
 @test
@@ -98,10 +139,19 @@ def natural_ends():
 
 @test
 def cancelled():
+    """The event, the answer to the DELETE, usage and ledger name the same last token."""
+    said = []
+
     def delete(w):
-        equal(S.ask("DELETE", f"{NATIVE}/{w.head['x-tokenring-stream']}", None).status, 200, "DELETE")
-    for e in both(body(max_tokens=4000, ignore_eos=True), "DELETE", delete):
-        equal((e["type"], e["reason"]), ("response.cancelled", "cancelled"), "its reason")
+        said.append(S.ask("DELETE", f"{NATIVE}/{w.head['x-tokenring-stream']}", None).json)
+    for ndjson in (False, True):
+        w = Watch(S, body(max_tokens=4000, ignore_eos=True), NDJSON if ndjson else [])
+        delete(w.until_seen(b"output_text.delta"))
+        evs = valid(w.rest(), "DELETE", S)
+        usage, end = evs[-2]["usage"], evs[-1]
+        equal((end["type"], end["reason"]), ("response.cancelled", "cancelled"), "its reason")
+        equal((end["last_token"], said[-1]["last_token"], said[-1]["completion_tokens"], S.row(evs[0]["request_id"])["completion_tokens"]),
+              (usage["completion_tokens"] - 1, end["last_token"], usage["completion_tokens"], usage["completion_tokens"]), "the last token")
     for e in both(body(max_tokens=4000, ignore_eos=True, timeout_s=0.3), "deadline"):
         equal((e["type"], e["reason"]), ("response.cancelled", "deadline_exceeded"), "its reason")
 
@@ -111,9 +161,21 @@ def queued_in_prefill_and_in_silence():
     with Server(TINY, max_seqs=1, sim_step_us=20000, sim_prefill_us=2000, prefill_chunk=16,
                 heartbeat_s=1) as s:
         first = Watch(s, body(max_tokens=100, ignore_eos=True), NDJSON)
-        waiting = [Watch(s, dict(body(max_tokens=1), prompt="word " * 30), h) for h in ([], NDJSON)]
-        for w in [first] + waiting:
-            valid(w.rest(), "a queue")
+        first.until_seen(b"output_text.delta")
+        waiting = []
+        for i, h in enumerate(([], NDJSON)):
+            waiting.append(Watch(s, dict(body(max_tokens=1), prompt=f"{i}" + "word " * 30), h))
+            until(lambda: s.metric("requests_waiting") == i + 1)
+        valid(first.rest(), "the one before", s)
+        for i, w in enumerate(waiting):
+            evs = valid(w.rest(), "a queue", s)
+            places = [e["position"] for e in evs if e["type"] == "response.queued"]
+            check(places and places[0] == i and places == sorted(places, reverse=True), f"{i} before it, then fewer", places)
+            steps = [(e["done"], e["total"]) for e in evs if e["type"] == "response.prefill"]
+            done = [d for d, _ in steps]
+            check(len(done) > 1 and done == sorted(set(done)) and
+                  {t for _, t in steps} == {evs[-2]["usage"]["prompt_tokens"]} and done[-1] <= steps[0][1],
+                  "progress in its prompt", steps, evs[-2])
 
 
 @test
@@ -126,8 +188,19 @@ def an_error():
 
 
 @test
+def what_version_1_promised():
+    for kind, fields in V1.items():
+        rule = RULES.get(kind)
+        if check(rule, f"{kind} is still a type"):
+            gone = {"type", *fields.split()} - set(rule["required"])
+            check(not gone, f"{kind} still has what it had", gone)
+    equal(set(V1), set(RULES), "each type is promised")
+    equal(set(V1_ENDS), ENDS, "each end is promised")
+
+
+@test
 def nothing_of_the_schema_is_unseen():
-    equal(SEEN, ALL, "every type of the schema was seen")
+    equal(SEEN, set(RULES), "every type of the schema was seen")
 
 
 S = Server(TINY)

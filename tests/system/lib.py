@@ -27,6 +27,8 @@ import threading
 import time
 import traceback
 
+import native
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("TOKENRING_BIN", os.path.join(ROOT, "build/dev/supervisor/tokenring"))
 MODEL_FILE = os.environ.get("TOKENRING_TEST_MODEL", os.path.join(ROOT, ".cache/smollm2.gguf"))
@@ -577,8 +579,13 @@ class Conn:
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buf = b""
         self.eof = False
+        self.request = b""  # what was sent last
+        self.native = None  # looks at the events of a native stream beside whoever reads them
+        self.framed = False
 
     def send(self, data):
+        if re.match(rb"[A-Z]+ /", data):
+            self.request = data[:300]
         self.sock.sendall(data)
 
     def close(self):
@@ -594,6 +601,8 @@ class Conn:
         data = b"" if self.eof else self.sock.recv(65536)
         self.eof = not data
         self.buf += data
+        if self.native and not self.framed:
+            self.native.feed(data)
         return bool(data)
 
     def drain(self):
@@ -628,6 +637,10 @@ class Conn:
             if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
                 raise ValueError(f"header line {line!r}")
             headers[name.lower()] = value.strip()
+        self.framed = headers.get("transfer-encoding") == "chunked"
+        self.native = native.reader_of(self.request, headers, lambda claim, *seen: check(False, claim, *seen))
+        if self.native and not self.framed:
+            self.native.feed(self.buf)
         return int(m.group(1)), m.group(2), headers
 
     def chunk(self):
@@ -636,6 +649,8 @@ class Conn:
         data = self.take(size)
         if self.take(2) != b"\r\n":
             raise ValueError("chunk without its end")
+        if self.native:
+            self.native.feed(data)
         return data
 
     def response(self, head_only=False):
