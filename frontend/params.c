@@ -8,6 +8,10 @@
 #include <errno.h>
 #include <string.h>
 
+_Static_assert(TR_PRIORITY_MAX == 32767 && TR_MAX_TOP == 20 && TR_MAX_BIAS == 1024 &&
+                   TR_MAX_STOP_IDS == 64 && TR_PARAMS_STOPS == 16 && TR_STOP_LEN_MAX == 1024,
+               "params.def says so");
+
 /* ---- fields with a shape ---- */
 
 static int read_stream(struct tr_param_reader *r, enum tr_api api)
@@ -47,12 +51,12 @@ static int read_sampling(struct tr_param_reader *r)
     struct tr_params *p = &r->a->params;
     int64_t k = 0, seed = 0;
 
-    if (tr_param_num(r, F_temperature, 0, 2, &p->temperature) ||
-        tr_param_num(r, F_top_p, 0, 1, &p->top_p) || tr_param_num(r, F_min_p, 0, 1, &p->min_p) ||
-        tr_param_num(r, F_presence_penalty, -2, 2, &p->presence_penalty) ||
-        tr_param_num(r, F_frequency_penalty, -2, 2, &p->frequency_penalty) ||
-        tr_param_num(r, F_repetition_penalty, 0.01, 100, &p->repetition_penalty) ||
-        tr_param_int(r, F_top_k, -1, INT64_MAX, &k))
+    if (tr_param_num(r, F_temperature, &p->temperature) || tr_param_num(r, F_top_p, &p->top_p) ||
+        tr_param_num(r, F_min_p, &p->min_p) ||
+        tr_param_num(r, F_presence_penalty, &p->presence_penalty) ||
+        tr_param_num(r, F_frequency_penalty, &p->frequency_penalty) ||
+        tr_param_num(r, F_repetition_penalty, &p->repetition_penalty) ||
+        tr_param_int(r, F_top_k, &k))
         return -EINVAL;
     /* The nucleus always holds the most probable token: 0 is the smallest nucleus there is. */
     if (p->top_p < 1e-9)
@@ -77,16 +81,16 @@ static int read_lengths(struct tr_param_reader *r)
     struct tr_ask *a = r->a;
     int64_t old = -1, min_tokens = 0;
 
-    if (tr_param_int(r, F_max_tokens, 0, INT64_MAX, &old))
+    if (tr_param_int(r, F_max_tokens, &old))
         return -EINVAL;
     a->max_tokens = old;
     if (a->chat || r->v[F_max_completion_tokens]) {
-        if (tr_param_int(r, F_max_completion_tokens, 0, INT64_MAX, &a->max_tokens))
+        if (tr_param_int(r, F_max_completion_tokens, &a->max_tokens))
             return -EINVAL;
     }
     /* OpenAI's completions stop after 16 tokens by default; here, as for chat, the context is the
      * only limit that nobody asked for. */
-    if (tr_param_int(r, F_min_tokens, 0, INT64_MAX, &min_tokens))
+    if (tr_param_int(r, F_min_tokens, &min_tokens))
         return -EINVAL;
     if (a->max_tokens >= 0 && min_tokens > a->max_tokens)
         return TR_PARAM_BAD(r, F_min_tokens, "min_tokens must not be larger than max_tokens.");
@@ -101,12 +105,12 @@ static int read_choices(struct tr_param_reader *r)
 {
     int64_t n = 1, best = 0, max = (int64_t)r->a->fe->cfg->max_choices;
 
-    if (tr_param_int(r, F_n, 1, max, &n))
+    if (tr_param_int_in(r, F_n, 1, max, &n))
         return -EINVAL;
     r->a->n = (uint32_t)n;
     if (!r->v[F_best_of])
         return 0;
-    if (tr_param_int(r, F_best_of, 1, max, &best))
+    if (tr_param_int_in(r, F_best_of, 1, max, &best))
         return -EINVAL;
     if (best < n)
         return TR_PARAM_BAD(r, F_best_of, "best_of must not be smaller than n.");
@@ -226,8 +230,7 @@ static int read_logprobs_chat(struct tr_param_reader *r)
 {
     int64_t top = 0;
 
-    if (tr_param_bool(r, F_logprobs, &r->a->logprobs) ||
-        tr_param_int(r, F_top_logprobs, 0, TR_MAX_TOP, &top))
+    if (tr_param_bool(r, F_logprobs, &r->a->logprobs) || tr_param_int(r, F_top_logprobs, &top))
         return -EINVAL;
     if (top > 0 && !r->a->logprobs)
         return TR_PARAM_BAD(r, F_top_logprobs, "top_logprobs needs logprobs to be true.");
@@ -243,7 +246,7 @@ static int read_logprobs_completions(struct tr_param_reader *r)
     /* `false` is what chat-minded tools send; it asks for nothing. */
     if (!v || (v->type == TR_JSON_BOOL && !v->u.b))
         return 0;
-    if (tr_param_int(r, F_logprobs, 0, TR_MAX_TOP, &top))
+    if (tr_param_int_in(r, F_logprobs, 0, TR_MAX_TOP, &top))
         return -EINVAL;
     r->a->logprobs = true;
     r->a->params.n_top = (uint32_t)top;
@@ -293,10 +296,6 @@ static int read_input(struct tr_param_reader *r, enum tr_api api)
     } else if (!a->prompt) {
         return TR_PARAM_BAD(r, F_prompt, "prompt is required.");
     }
-    if (tr_param_type(r, F_chat_template_kwargs, TR_JSON_OBJECT, "an object") ||
-        tr_param_type(r, F_documents, TR_JSON_ARRAY, "an array") ||
-        tr_param_bool(r, F_add_generation_prompt, &a->generation_prompt))
-        return -EINVAL;
     a->template_args = r->v[F_chat_template_kwargs];
     a->documents = r->v[F_documents];
     return 0;
@@ -331,14 +330,14 @@ static int read_rest(struct tr_param_reader *r)
     if (tr_param_bool(r, F_ignore_eos, &ignore_eos) ||
         tr_param_bool(r, F_skip_special_tokens, &a->skip_special) ||
         tr_param_bool(r, F_include_stop_str_in_output, &a->include_stop) ||
-        tr_param_bool(r, F_no_stop_trim, &no_trim) ||
-        tr_param_int(r, F_priority, -TR_PRIORITY_MAX, TR_PRIORITY_MAX, &priority) ||
-        tr_param_num(r, F_timeout_s, 0, 1e9, &timeout_s))
+        tr_param_bool(r, F_no_stop_trim, &no_trim) || tr_param_int(r, F_priority, &priority) ||
+        tr_param_num(r, F_timeout_s, &timeout_s))
         return -EINVAL;
     a->params.priority = (int32_t)priority;
     if (no_trim)
         a->include_stop = true;
-    if (!a->chat && tr_param_bool(r, F_echo, &a->echo))
+    if (a->chat ? tr_param_bool(r, F_add_generation_prompt, &a->generation_prompt)
+                : tr_param_bool(r, F_echo, &a->echo))
         return -EINVAL;
     if (r->v[F_timeout_s] && timeout_s <= 0)
         return TR_PARAM_BAD(r, F_timeout_s, "timeout_s must be larger than 0.");

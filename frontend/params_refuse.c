@@ -1,44 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/params_refuse.c - fields that would change the answer and are not there: refused by name,
- * unless their value asks for nothing. */
+/* frontend/params_refuse.c - what params.def says by itself: types, and fields that would change the answer
+ * and are not there, which are refused by name unless their value asks for nothing. */
+#include "frontend/fields.h"
 #include "frontend/params_priv.h"
 
 #include <errno.h>
+#include <string.h>
 
-static bool empty(const struct tr_json *v)
+/* One of the words of the row? */
+static bool is_word(const struct tr_json *v, const char *words)
 {
-    switch ((enum tr_json_type)v->type) {
-    case TR_JSON_ARRAY:
-    case TR_JSON_OBJECT:
-    case TR_JSON_STRING:
-        return v->len == 0;
-    case TR_JSON_BOOL:
-        return !v->u.b;
-    case TR_JSON_NULL:
-        return true;
-    case TR_JSON_NUMBER:
-        break;
+    while (*words) {
+        size_t n = strcspn(words, " ");
+        if (tr_json_is(v, TR_JSON_STRING) && tr_json_eq(v, words, n))
+            return true;
+        words += n + (words[n] != '\0');
     }
     return false;
 }
 
-static int refuse_tools(struct tr_param_reader *r)
+/* A field that is there, by its row. */
+static int check_row(struct tr_param_reader *r, enum tr_field k)
 {
-    const struct tr_json *v;
+    const struct tr_json *v = r->v[k];
+    const char *name = tr_param_row[k].name;
 
-    if (tr_param_type(r, F_tools, TR_JSON_ARRAY, "an array") ||
-        tr_param_type(r, F_functions, TR_JSON_ARRAY, "an array"))
-        return -EINVAL;
-    if ((v = r->v[F_tools]) && !empty(v))
-        return tr_param_unsupported(r, F_tools, "Calling tools");
-    if ((v = r->v[F_functions]) && !empty(v))
-        return tr_param_unsupported(r, F_functions, "Calling functions");
-    v = r->v[F_tool_choice];
-    if (v && !TR_JSON_EQ(v, "none") && !TR_JSON_EQ(v, "auto"))
-        return tr_param_unsupported(r, F_tool_choice, "A tool_choice other than \"none\"");
-    v = r->v[F_function_call];
-    if (v && !TR_JSON_EQ(v, "none") && !TR_JSON_EQ(v, "auto"))
-        return tr_param_unsupported(r, F_function_call, "A function_call other than \"none\"");
+    switch (tr_param_row[k].kind) {
+    case TR_PARAM_BOOL:
+        return v->type == TR_JSON_BOOL ? 0 : TR_PARAM_BAD(r, k, "%s must be true or false.", name);
+    case TR_PARAM_STRING:
+        return v->type == TR_JSON_STRING ? 0 : TR_PARAM_BAD(r, k, "%s must be a string.", name);
+    case TR_PARAM_ARRAY:
+        return v->type == TR_JSON_ARRAY ? 0 : TR_PARAM_BAD(r, k, "%s must be an array.", name);
+    case TR_PARAM_OBJECT:
+        return v->type == TR_JSON_OBJECT ? 0 : TR_PARAM_BAD(r, k, "%s must be an object.", name);
+    case TR_PARAM_WORD:
+        return is_word(v, tr_param_row[k].values) ? 0 : tr_param_unsupported(r, k, NULL);
+    case TR_PARAM_NEVER:
+        return tr_field_empty(v) ? 0 : tr_param_unsupported(r, k, NULL);
+    case TR_PARAM_NUM: /* these by whoever reads them */
+    case TR_PARAM_INT:
+    case TR_PARAM_OWN:
+    case TR_PARAM_IGNORED:
+        break;
+    }
     return 0;
 }
 
@@ -52,14 +57,14 @@ static int refuse_formats(struct tr_param_reader *r)
             return TR_PARAM_BAD(r, F_response_format,
                                 "response_format must be an object with a type that is a string.");
         if (!TR_JSON_EQ(t, "text"))
-            return tr_param_unsupported(r, F_response_format, "A response_format other than text");
+            return tr_param_unsupported(r, F_response_format, NULL);
     }
     if ((v = r->v[F_modalities])) {
         if (v->type != TR_JSON_ARRAY)
             return TR_PARAM_BAD(r, F_modalities, "modalities must be an array.");
         for (struct tr_json_it it = tr_json_iter(v); tr_json_step(&it);)
             if (!TR_JSON_EQ(it.val, "text"))
-                return tr_param_unsupported(r, F_modalities, "A modality other than text");
+                return tr_param_unsupported(r, F_modalities, NULL);
     }
     if ((v = r->v[F_on_disconnect])) {
         if (!TR_JSON_EQ(v, "cancel") && !TR_JSON_EQ(v, "hold"))
@@ -75,35 +80,13 @@ static int refuse_formats(struct tr_param_reader *r)
 
 int tr_param_refuse(struct tr_param_reader *r)
 {
-    static const enum tr_field never[] = {
-        F_allowed_token_ids,
-        F_audio,
-        F_bad_words,
-        F_chat_template,
-        F_grammar,
-        F_guided_choice,
-        F_guided_grammar,
-        F_guided_json,
-        F_guided_regex,
-        F_json_schema,
-        F_prompt_logprobs,
-        F_structured_outputs,
-        F_suffix,
-        F_store,
-        F_continue_final_message,
-        F_truncate_prompt_tokens,
-        F_use_beam_search,
-        F_web_search_options,
-    };
+    enum tr_param_who not_here = r->a->chat ? TR_PARAM_COMPLETIONS : TR_PARAM_CHAT;
 
-    if (tr_param_type(r, F_store, TR_JSON_BOOL, "true or false") ||
-        tr_param_type(r, F_suffix, TR_JSON_STRING, "a string") ||
-        tr_param_type(r, F_user, TR_JSON_STRING, "a string") ||
-        tr_param_type(r, F_metadata, TR_JSON_OBJECT, "an object") ||
-        tr_param_type(r, F_parallel_tool_calls, TR_JSON_BOOL, "true or false"))
-        return -EINVAL;
-    for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
-        if (r->v[never[i]] && !empty(r->v[never[i]]))
-            return tr_param_unsupported(r, never[i], NULL);
-    return refuse_tools(r) || refuse_formats(r) ? -EINVAL : 0;
+    /* Words last: who sends tools and a tool_choice is told of the tools. */
+    for (int words = 0; words < 2; words++)
+        for (enum tr_field k = 0; k < F_COUNT; k++)
+            if (r->v[k] && tr_param_row[k].who != not_here &&
+                (tr_param_row[k].kind == TR_PARAM_WORD) == words && check_row(r, k))
+                return -EINVAL;
+    return refuse_formats(r);
 }

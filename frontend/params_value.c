@@ -11,8 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-const char *const tr_field_name[F_COUNT] = {
-#define X(name) #name,
+const struct tr_param_row tr_param_row[F_COUNT] = {
+#define X(name, who, kind, min, max, values, fallback, words)                                      \
+    {#name,          TR_PARAM_##who, TR_PARAM_##kind, (double)(min), (double)(max),                \
+     (int64_t)(min), (int64_t)(max), values,          fallback,      words},
 #include "frontend/params.def"
 #undef X
 };
@@ -23,8 +25,8 @@ static int find_field(const char *key, size_t len)
 
     while (lo <= hi) {
         int mid = (lo + hi) / 2;
-        size_t n = strlen(tr_field_name[mid]);
-        int c = memcmp(key, tr_field_name[mid], len < n ? len : n);
+        size_t n = strlen(tr_param_row[mid].name);
+        int c = memcmp(key, tr_param_row[mid].name, len < n ? len : n);
         if (c == 0 && len == n)
             return mid;
         if (c < 0 || (c == 0 && len < n))
@@ -46,8 +48,13 @@ void tr_param_collect(struct tr_param_reader *r)
 
 int tr_param_unsupported(struct tr_param_reader *r, enum tr_field k, const char *what)
 {
-    return tr_fault_set(r->f, TR_ERR_UNSUPPORTED_PARAM, tr_field_name[k], "%s is not supported.",
-                        what ? what : tr_field_name[k]);
+    const struct tr_param_row *row = &tr_param_row[k];
+    bool own = row->kind == TR_PARAM_NEVER || row->kind == TR_PARAM_WORD;
+
+    if (!what)
+        what = row->what[0] ? row->what : row->name;
+    return tr_fault_set(r->f, TR_ERR_UNSUPPORTED_PARAM, row->name, "%s is not supported.%s%s", what,
+                        own ? " " : "", own ? row->words : "");
 }
 
 int tr_param_bool(struct tr_param_reader *r, enum tr_field k, bool *out)
@@ -55,28 +62,31 @@ int tr_param_bool(struct tr_param_reader *r, enum tr_field k, bool *out)
     if (!r->v[k])
         return 0;
     if (r->v[k]->type != TR_JSON_BOOL)
-        return TR_PARAM_BAD(r, k, "%s must be true or false.", tr_field_name[k]);
+        return TR_PARAM_BAD(r, k, "%s must be true or false.", tr_param_row[k].name);
     *out = r->v[k]->u.b;
     return 0;
 }
 
-int tr_param_num(struct tr_param_reader *r, enum tr_field k, double min, double max, double *out)
+int tr_param_num(struct tr_param_reader *r, enum tr_field k, double *out)
 {
+    const struct tr_param_row *row = &tr_param_row[k];
     double d;
 
     if (!r->v[k])
         return 0;
     int rc = tr_json_f64(r->v[k], &d);
     if (rc == -EINVAL)
-        return TR_PARAM_BAD(r, k, "%s must be a number.", tr_field_name[k]);
-    if (rc || !(d >= min && d <= max))
-        return TR_PARAM_BAD(r, k, "%s must be between %g and %g.", tr_field_name[k], min, max);
+        return TR_PARAM_BAD(r, k, "%s must be a number.", row->name);
+    if (rc || !(d >= row->min && d <= row->max))
+        return TR_PARAM_BAD(r, k, "%s must be between %g and %g.", row->name, row->min, row->max);
     *out = d == 0 ? 0 : d; /* -0.0 is 0 */
     return 0;
 }
 
-int tr_param_int(struct tr_param_reader *r, enum tr_field k, int64_t min, int64_t max, int64_t *out)
+int tr_param_int_in(struct tr_param_reader *r, enum tr_field k, int64_t min, int64_t max,
+                    int64_t *out)
 {
+    const char *name = tr_param_row[k].name;
     int64_t i;
     double d;
 
@@ -88,20 +98,18 @@ int tr_param_int(struct tr_param_reader *r, enum tr_field k, int64_t min, int64_
         rc = 0;
     }
     if (rc)
-        return TR_PARAM_BAD(r, k, "%s must be an integer.", tr_field_name[k]);
+        return TR_PARAM_BAD(r, k, "%s must be an integer.", name);
     if (i < min || i > max) {
         if (max == INT64_MAX)
-            return TR_PARAM_BAD(r, k, "%s must be at least %" PRId64 ".", tr_field_name[k], min);
-        return TR_PARAM_BAD(r, k, "%s must be between %" PRId64 " and %" PRId64 ".",
-                            tr_field_name[k], min, max);
+            return TR_PARAM_BAD(r, k, "%s must be at least %" PRId64 ".", name, min);
+        return TR_PARAM_BAD(r, k, "%s must be between %" PRId64 " and %" PRId64 ".", name, min,
+                            max);
     }
     *out = i;
     return 0;
 }
 
-int tr_param_type(struct tr_param_reader *r, enum tr_field k, enum tr_json_type t, const char *what)
+int tr_param_int(struct tr_param_reader *r, enum tr_field k, int64_t *out)
 {
-    if (r->v[k] && r->v[k]->type != t)
-        return TR_PARAM_BAD(r, k, "%s must be %s.", tr_field_name[k], what);
-    return 0;
+    return tr_param_int_in(r, k, tr_param_row[k].i_min, tr_param_row[k].i_max, out);
 }

@@ -282,5 +282,6 @@ Test(params, what_is_admitted_has_its_values)
 Test(params, known_fields_stand_in_the_order_of_the_search)
 {
     for (int k = 1; k < F_COUNT; k++)
-        cr_expect(strcmp(tr_field_name[k - 1], tr_field_name[k]) < 0, "%s", tr_field_name[k]);
+        cr_expect(strcmp(tr_param_row[k - 1].name, tr_param_row[k].name) < 0, "%s",
+                  tr_param_row[k].name);
 }
