@@ -3,6 +3,7 @@
 #include "frontend/whole.h"
 
 #include "base/assert.h"
+#include "frontend/retell.h"
 #include "frontend/stream.h"
 
 #include <stdlib.h>
@@ -12,8 +13,7 @@ struct tr_whole {
     uint32_t choice;     /* that is being made; stream's n: all are there */
     bool open;           /* its string has begun */
     bool echo;           /* its prompt comes first */
-    uint64_t at;         /* the next token of prompt or answer */
-    struct tr_scan scan;
+    struct tr_retell tell;
     struct {
         size_t begin, end;
     } span[]; /* [n] bytes of `text` */
@@ -21,64 +21,36 @@ struct tr_whole {
 
 static void begin_answer(struct tr_stream *s, struct tr_whole *w)
 {
+    const struct tr_choice *ch = &s->choice[w->choice];
+
     w->echo = false;
-    w->at = 0;
-    tr_scan_init(&w->scan, s->fe->vocab, s->ask->stops, s->ask->skip_special);
-    w->scan.include_stop = s->ask->include_stop;
+    tr_retell_answer(&w->tell, s->fe, s->ask, tr_choice_output(s, ch), ch->text_end);
 }
 
 static void begin_choice(struct tr_stream *s, struct tr_whole *w)
 {
+    const struct tr_choice *ch = &s->choice[w->choice];
+
     tr_emit_str_open(&w->text);
     w->span[w->choice].begin = w->text.len - 1; /* the quote: a comma may stand before it */
     w->open = true;
-    begin_answer(s, w);
-    if (!s->ask->echo)
-        return;
-    w->echo = true;
-    /* A stop string in the prompt stops nothing. */
-    tr_scan_init(&w->scan, s->fe->vocab, NULL, s->ask->skip_special);
-    tr_detok_begins(&w->scan.detok);
-}
-
-static void token(struct tr_stream *s, struct tr_whole *w, uint32_t id)
-{
-    size_t len;
-
-    if (tr_scan_push(&w->scan, (int32_t)id, s->fe->text, &len) >= 0)
-        tr_emit_str_piece(&w->text, s->fe->text, len);
-}
-
-static void flush(struct tr_stream *s, struct tr_whole *w)
-{
-    size_t len;
-
-    tr_scan_flush(&w->scan, s->fe->text, &len);
-    tr_emit_str_piece(&w->text, s->fe->text, len);
-}
-
-/* One token on; false: there is none, the choice is complete. */
-static bool step(struct tr_stream *s, struct tr_whole *w)
-{
-    const struct tr_choice *ch = &s->choice[w->choice];
-    const uint32_t *ids = tr_ring_ids(s->fe->shm, ch->slot);
-
-    if (w->echo && w->at < ch->prompt_len) {
-        token(s, w, ids[w->at++]);
-        return true;
-    }
-    if (w->echo) {
-        flush(s, w);
+    w->echo = s->ask->echo;
+    if (w->echo)
+        tr_retell_prompt(&w->tell, s->fe, s->ask, tr_ring_ids(s->fe->shm, ch->slot),
+                         ch->prompt_len);
+    else
         begin_answer(s, w);
-        return true;
+}
+
+/* Goes on with the choice; false: the budget is used up. */
+static bool go_on(struct tr_stream *s, struct tr_whole *w, uint64_t *budget)
+{
+    if (w->echo) {
+        if (!tr_retell(&w->tell, &w->text, SIZE_MAX, budget))
+            return false;
+        begin_answer(s, w);
     }
-    if (w->at < ch->text_end && w->scan.stop < 0) {
-        token(s, w, ids[ch->prompt_len + w->at++]);
-        return true;
-    }
-    if (w->scan.stop < 0)
-        flush(s, w);
-    return false;
+    return tr_retell(&w->tell, &w->text, SIZE_MAX, budget);
 }
 
 static struct tr_whole *make(const struct tr_stream *s)
@@ -98,12 +70,9 @@ bool tr_whole_render(struct tr_stream *s, uint64_t *budget)
     }
     struct tr_whole *w = s->whole;
     while (w->choice < s->n) {
-        bool more = true;
         if (!w->open)
             begin_choice(s, w);
-        for (; *budget && (more = step(s, w)); --*budget)
-            ;
-        if (more)
+        if (!go_on(s, w, budget))
             return false;
         tr_emit_str_close(&w->text);
         w->span[w->choice++].end = w->text.len;
