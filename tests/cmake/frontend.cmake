@@ -13,6 +13,7 @@ tr_unit_test(frontend balance PkgConfig::EVENT)
 tr_unit_test(frontend grpc)
 tr_unit_test(frontend oip)
 
+tr_unit_test(frontend marks)
 tr_unit_test(frontend ws_accept)
 tr_unit_test(frontend ws_wire)
 tr_unit_test(frontend ws_call)

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/marks.c - see marks.h. */
+#include "frontend/marks.h"
+
+#include <string.h>
+
+void tr_marks_add(struct tr_marks *m, uint64_t len, uint64_t conn_end)
+{
+    struct tr_mark *last = m->n ? &m->mark[m->n - 1] : NULL;
+
+    m->own += len;
+    if (last && (last->conn_end + len == conn_end || m->n == TR_MARKS))
+        *last = (struct tr_mark){m->own, conn_end};
+    else
+        m->mark[m->n++] = (struct tr_mark){m->own, conn_end};
+}
+
+uint64_t tr_marks_acked(struct tr_marks *m, uint64_t conn_acked)
+{
+    unsigned done = 0;
+
+    while (done < m->n && m->mark[done].conn_end <= conn_acked)
+        m->acked = m->mark[done++].own_end;
+    m->n -= done;
+    if (done)
+        memmove(m->mark, m->mark + done, m->n * sizeof(m->mark[0]));
+    if (m->n) {
+        /* Of what is missing in the connection up to the mark no more than all is the answer's. */
+        uint64_t missing = m->mark[0].conn_end - conn_acked, end = m->mark[0].own_end;
+        if (end > missing && end - missing > m->acked)
+            m->acked = end - missing;
+    }
+    return m->acked;
+}
