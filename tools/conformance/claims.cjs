@@ -80,7 +80,7 @@ async function cancels(claim, fn, area = 'cancel', reason = 'client_disconnected
 
 // The server has no place for so long; then those who hold them leave.
 async function full(ms, fn) {
-  const body = JSON.stringify({...SAID, max_tokens: LONG, stream: true});
+  const body = JSON.stringify({...SAID, max_tokens: LONG, ignore_eos: true, stream: true});
   const held = [];
   for (let i = 0; i < 6; i++) {
     const s = net.connect(Number(URL_.split(':').at(-1)), '127.0.0.1');

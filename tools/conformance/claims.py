@@ -111,7 +111,7 @@ def cancels(claim, area="cancel", reason="client_disconnected"):
 def full(seconds):
     """The server has no place for so long; then those who hold them leave."""
     port = int(URL.rsplit(":", 1)[1])
-    body = json.dumps(dict(SAID, max_tokens=LONG, stream=True)).encode()
+    body = json.dumps(dict(SAID, max_tokens=LONG, ignore_eos=True, stream=True)).encode()
     held = []
     for _ in range(6):
         s = socket.create_connection(("127.0.0.1", port))

@@ -79,7 +79,7 @@ async def cancel_task():
             pass
     with cancels("a task is cancelled"):
         t = asyncio.create_task(read())
-        await asyncio.sleep(0.5)
+        await asyncio.to_thread(until, lambda: metrics()["requests_running"] == 1)
         t.cancel()
         await asyncio.gather(t, return_exceptions=True)
         await a.close()

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vercel's ai with its providers openai-compatible and openai (chat), which have the strictest schema of a chunk.
+const {createOpenAI} = require('@ai-sdk/openai');
+const {createOpenAICompatible} = require('@ai-sdk/openai-compatible');
+const {APICallError, RetryError, generateText, streamText} = require('ai');
+const {V1, MODEL, PROMPT, LONG, client, version, check, equal, trying, raises, post, words, cancels, full, main} = require('claims.cjs');
+
+// The limit of the server, which the providers know no field for.
+const limited = (seconds) => ({headers: {'X-Request-Timeout': String(seconds)}});
+
+async function read(model, more) {
+  const out = {text: '', error: null};
+  for await (const part of streamText({model, prompt: PROMPT, temperature: 0, maxRetries: 0, onError() {}, ...more}).fullStream) {
+    if (part.type === 'text-delta') out.text += part.text;
+    if (part.type === 'error') out.error = part.error;
+    if (part.type === 'finish') [out.usage, out.reason] = [part.totalUsage, part.finishReason];
+  }
+  return out;
+}
+
+function kinds(model) {
+  const one = (more) => generateText({model, prompt: PROMPT, temperature: 0, maxRetries: 0, ...more});
+  return {
+    async whole() {
+      const [text, usage] = await words({max_tokens: 40});
+      const got = await one({maxOutputTokens: 40});
+      equal('whole', [got.text, got.finishReason], [text, 'length'], 'the text');
+      equal('whole', [got.usage.inputTokens, got.usage.outputTokens], [usage.prompt_tokens, usage.completion_tokens], 'usage');
+    },
+    async stream() {
+      const [text, usage] = await words({max_tokens: 40});
+      const got = await read(model, {maxOutputTokens: 40});
+      equal('stream', [got.text, got.error, got.reason], [text, null, 'length'], 'the text');
+      equal('stream', [got.usage.inputTokens, got.usage.outputTokens], [usage.prompt_tokens, usage.completion_tokens], 'usage');
+      const stop = [...text].slice(10, 13).join('');
+      const cut = await read(model, {maxOutputTokens: 40, stopSequences: [stop]});
+      equal('stream', [cut.text, cut.reason], [(await words({max_tokens: 40, stop: [stop]}))[0], 'stop'], 'a stop string');
+      const res = streamText({model, prompt: PROMPT, temperature: 0, maxOutputTokens: 40}).toUIMessageStreamResponse();
+      const parts = (await res.text()).split('\n').filter((x) => x.startsWith('data: {')).map((x) => JSON.parse(x.slice(6)));
+      equal('stream', parts.filter((p) => p.type === 'text-delta').map((p) => p.delta).join(''), text, 'as a stream for a user interface');
+    },
+    async cancel() {
+      await cancels('aborted while it streams', async () => {
+        const gone = new AbortController();
+        const got = streamText({model, prompt: PROMPT, temperature: 0, maxOutputTokens: LONG, maxRetries: 0, abortSignal: gone.signal, onError() {}});
+        for await (const part of got.fullStream) if (part.type === 'text-delta') gone.abort();
+      });
+      await cancels('aborted while it waits', async () => {
+        const gone = new AbortController();
+        setTimeout(() => gone.abort(), 300);
+        await raises('cancel', Error, () => one({maxOutputTokens: LONG, abortSignal: gone.signal}), 'it is told so');
+      });
+    },
+    async error() {
+      const e = await raises('error', APICallError, () => one({topP: 5}), 'a bad value');
+      equal('error', [e?.statusCode, e?.isRetryable, JSON.parse(e?.responseBody ?? '{}').error?.param], [400, false, 'top_p'], 'its field');
+      const before = await read(model, {topP: 5});
+      equal('error', [before.error?.statusCode, before.text], [400, ''], 'before a stream');
+      const cut = await read(model, {maxOutputTokens: LONG, ...limited(0.3)});
+      check('error', /deadline/.test(cut.error?.code ?? cut.error?.message ?? JSON.stringify(cut.error)), 'a stream that the server cannot finish', cut.error);
+    },
+    async retry() {
+      await full(2000, async () => {
+        const e = await raises('retry', APICallError, () => one({maxOutputTokens: 3}), 'no place, without retries');
+        equal('retry', [e?.statusCode, e?.isRetryable], [503, true], '503, which it would try again');
+      });
+      await full(1500, async () =>
+        equal('retry', (await one({maxOutputTokens: 3, maxRetries: 4})).text, (await words({max_tokens: 3}))[0], 'tries again until there is one'));
+      await full(1500, async () =>
+        equal('retry', (await read(model, {maxOutputTokens: 3, maxRetries: 4})).text, (await words({max_tokens: 3}))[0], 'the same with a stream'));
+    },
+  };
+}
+
+main(async () => {
+  const compatible = createOpenAICompatible({name: 'tokenring', baseURL: V1, apiKey: 'none', includeUsage: true});
+  const openai = createOpenAI({baseURL: V1, apiKey: 'none'});
+  for (const [name, model] of [['openai-compatible', compatible.chatModel(MODEL)], ['openai', openai.chat(MODEL)]]) {
+    client(`ai, @ai-sdk/${name} (chat)`, `${version('ai')}, ${version('@ai-sdk/' + name)}`);
+    for (const [kind, fn] of Object.entries(kinds(model))) await trying(kind, 'no exception', fn);
+  }
+  client('ai, @ai-sdk/openai-compatible (completions)', `${version('ai')}, ${version('@ai-sdk/openai-compatible')}`);
+  const want = await (await post('/v1/completions', {model: MODEL, prompt: PROMPT, max_tokens: 9, temperature: 0, seed: 1})).json();
+  const model = compatible.completionModel(MODEL);
+  await trying('whole', 'no exception', async () =>
+    check('whole', (await generateText({model, prompt: PROMPT, maxOutputTokens: 9, temperature: 0})).text, 'a text', want));
+  await trying('stream', 'no exception', async () =>
+    equal('stream', (await read(model, {maxOutputTokens: 9})).text, (await generateText({model, prompt: PROMPT, maxOutputTokens: 9, temperature: 0})).text,
+          'the text'));
+});
