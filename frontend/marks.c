@@ -15,20 +15,29 @@ void tr_marks_add(struct tr_marks *m, uint64_t len, uint64_t conn_end)
         m->mark[m->n++] = (struct tr_mark){m->own, conn_end};
 }
 
+uint64_t tr_marks_upto(const struct tr_marks *m, uint64_t conn)
+{
+    uint64_t own = m->acked;
+    unsigned i = 0;
+
+    while (i < m->n && m->mark[i].conn_end <= conn)
+        own = m->mark[i++].own_end;
+    if (i == m->n)
+        return own;
+    /* Of what is missing in the connection up to the mark no more than all is the answer's. */
+    uint64_t missing = m->mark[i].conn_end - conn, end = m->mark[i].own_end;
+    return end > missing && end - missing > own ? end - missing : own;
+}
+
 uint64_t tr_marks_acked(struct tr_marks *m, uint64_t conn_acked)
 {
     unsigned done = 0;
 
+    m->acked = tr_marks_upto(m, conn_acked);
     while (done < m->n && m->mark[done].conn_end <= conn_acked)
-        m->acked = m->mark[done++].own_end;
+        done++;
     m->n -= done;
     if (done)
         memmove(m->mark, m->mark + done, m->n * sizeof(m->mark[0]));
-    if (m->n) {
-        /* Of what is missing in the connection up to the mark no more than all is the answer's. */
-        uint64_t missing = m->mark[0].conn_end - conn_acked, end = m->mark[0].own_end;
-        if (end > missing && end - missing > m->acked)
-            m->acked = end - missing;
-    }
     return m->acked;
 }

@@ -24,6 +24,10 @@ struct tr_marks {
 /* The answer has written `len` bytes; the connection's count is `conn_end` now. */
 void tr_marks_add(struct tr_marks *m, uint64_t len, uint64_t conn_end);
 
+/* How many of the answer's bytes are among the connection's first `conn`, such as those that the kernel
+ * has taken.  Never less than what was acknowledged. */
+uint64_t tr_marks_upto(const struct tr_marks *m, uint64_t conn);
+
 /* The connection's acknowledged bytes are `conn_acked`: how many of the answer's are. */
 uint64_t tr_marks_acked(struct tr_marks *m, uint64_t conn_acked);
 

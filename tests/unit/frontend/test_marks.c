@@ -21,6 +21,7 @@ Test(marks, the_bytes_of_others_between_are_not_ours)
     struct tr_marks m = {0};
     tr_marks_add(&m, 10, 10);
     tr_marks_add(&m, 10, 120); /* 100 of others before it */
+    cr_expect_eq(tr_marks_upto(&m, 115), 15, "asked without giving a mark back");
     cr_expect_eq(tr_marks_acked(&m, 5), 5);
     cr_expect_eq(tr_marks_acked(&m, 60), 10);
     cr_expect_eq(tr_marks_acked(&m, 111), 11);
