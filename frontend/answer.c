@@ -5,7 +5,7 @@
 #include "frontend/conn_priv.h"
 
 #include <errno.h>
-#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,16 @@
 
 /* An answer that is shorter is cheaper to copy. */
 enum { GIVE_BYTES = 16 << 10 };
+
+static struct tr_conn *conn_of(struct tr_exchange *x)
+{
+    return (struct tr_conn *)((char *)x - offsetof(struct tr_conn, x));
+}
+
+static const struct tr_conn *const_conn_of(const struct tr_exchange *x)
+{
+    return (const struct tr_conn *)((const char *)x - offsetof(struct tr_conn, x));
+}
 
 static void add(struct tr_conn *c, const char *p, size_t n)
 {
@@ -63,8 +73,9 @@ static void cors_fields(struct tr_conn *c, struct tr_emit *t)
     field(t, "Access-Control-Expose-Headers", "x-request-id, x-tokenring-stream, retry-after");
 }
 
-int tr_conn_header(struct tr_conn *c, const char *name, const char *value)
+static int add_header(struct tr_exchange *x, const char *name, const char *value)
 {
+    struct tr_conn *c = conn_of(x);
     size_t n = strlen(name), v = strlen(value);
     if (n == 0 || strpbrk(name, "\r\n: ") || strpbrk(value, "\r\n"))
         return -EINVAL;
@@ -132,7 +143,7 @@ static void end_head(struct tr_conn *c, struct tr_emit *t)
 static void done(struct tr_conn *c)
 {
     c->answer_done = true;
-    tr_conn_unbind(c);
+    tr_exchange_unbind(&c->x);
     tr_conn_mark(c);
 }
 
@@ -149,8 +160,9 @@ static void reply_head(struct tr_conn *c, int status, const char *type, size_t l
     end_head(c, t);
 }
 
-void tr_conn_reply(struct tr_conn *c, int status, const char *type, const char *body, size_t len)
+static void reply(struct tr_exchange *x, int status, const char *type, const char *body, size_t len)
 {
+    struct tr_conn *c = conn_of(x);
     if (c->state == TR_CONN_DEAD)
         return;
     reply_head(c, status, type, len);
@@ -159,10 +171,11 @@ void tr_conn_reply(struct tr_conn *c, int status, const char *type, const char *
     done(c);
 }
 
-void tr_conn_reply_give(struct tr_conn *c, int status, const char *type, char *body, size_t len)
+static void reply_give(struct tr_exchange *x, int status, const char *type, char *body, size_t len)
 {
+    struct tr_conn *c = conn_of(x);
     if (len < GIVE_BYTES || c->state == TR_CONN_DEAD || c->no_body) {
-        tr_conn_reply(c, status, type, body, len);
+        reply(x, status, type, body, len);
         free(body);
         return;
     }
@@ -175,40 +188,6 @@ void tr_conn_reply_give(struct tr_conn *c, int status, const char *type, char *b
         c->d->stats.unsent_bytes += len;
     }
     done(c);
-}
-
-void tr_conn_error(struct tr_conn *c, enum tr_err e, const char *message, const char *param)
-{
-    const struct tr_err_info *info = tr_err_info(e);
-    if (info->status == 503 || info->status == 429)
-        tr_conn_header(c, "Retry-After", "1");
-    if (info->status == 401)
-        tr_conn_header(c, "WWW-Authenticate", "Bearer");
-    struct tr_emit j;
-    tr_emit_init(&j);
-    tr_emit_obj(&j);
-    tr_emit_key(&j, "error");
-    tr_emit_obj(&j);
-    tr_emit_kstr(&j, "message", message ? message : info->sentence);
-    tr_emit_kstr(&j, "type", info->type);
-    tr_emit_kstr(&j, "param", param);
-    tr_emit_kstr(&j, "code", info->code);
-    tr_emit_obj_end(&j);
-    tr_emit_obj_end(&j);
-    if (j.failed)
-        c->broken = ENOMEM;
-    tr_conn_reply(c, info->status, "application/json", j.buf, j.failed ? 0 : j.len);
-    tr_emit_fini(&j);
-}
-
-void tr_conn_errorf(struct tr_conn *c, enum tr_err e, const char *param, const char *fmt, ...)
-{
-    char message[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(message, sizeof(message), fmt, ap);
-    va_end(ap);
-    tr_conn_error(c, e, message, param);
 }
 
 /* The fields a browser asks to send are granted as it names them (x-stainless-* cannot be said by
@@ -237,20 +216,21 @@ void tr_conn_preflight(struct tr_conn *c, unsigned allow)
 {
     char methods[96], fields[1024];
     tr_route_allow(allow, methods);
-    tr_conn_header(c, "Allow", methods);
+    tr_exchange_header(&c->x, "Allow", methods);
     if (c->d->lim->cors) {
-        tr_conn_header(c, "Access-Control-Allow-Methods", methods);
-        tr_conn_header(c, "Access-Control-Allow-Headers",
-                       granted_fields(c, fields, sizeof(fields)));
-        tr_conn_header(c, "Access-Control-Max-Age", "600");
+        tr_exchange_header(&c->x, "Access-Control-Allow-Methods", methods);
+        tr_exchange_header(&c->x, "Access-Control-Allow-Headers",
+                           granted_fields(c, fields, sizeof(fields)));
+        tr_exchange_header(&c->x, "Access-Control-Max-Age", "600");
     }
-    tr_conn_reply(c, 204, NULL, NULL, 0);
+    tr_exchange_reply(&c->x, 204, NULL, NULL, 0);
 }
 
 /* ---- streams --------------------------------------------------------------------------- */
 
-void tr_conn_stream_begin(struct tr_conn *c, const char *type)
+static void stream_begin(struct tr_exchange *x, const char *type)
 {
+    struct tr_conn *c = conn_of(x);
     if (c->state == TR_CONN_DEAD)
         return;
     c->chunked_out = c->http.minor == 1;
@@ -280,8 +260,9 @@ static void chunk_size(struct tr_conn *c, size_t len)
     add(c, p, (size_t)(end - p));
 }
 
-void tr_conn_stream_write(struct tr_conn *c, const char *data, size_t len)
+static void stream_write(struct tr_exchange *x, const char *data, size_t len)
 {
+    struct tr_conn *c = conn_of(x);
     if (c->state == TR_CONN_DEAD || len == 0 || c->no_body || c->cut)
         return;
     TR_ASSERT(c->head_sent && !c->answer_done);
@@ -295,8 +276,9 @@ void tr_conn_stream_write(struct tr_conn *c, const char *data, size_t len)
     tr_conn_mark(c);
 }
 
-void tr_conn_stream_end(struct tr_conn *c)
+static void stream_end(struct tr_exchange *x)
 {
+    struct tr_conn *c = conn_of(x);
     if (c->state == TR_CONN_DEAD || c->cut)
         return;
     TR_ASSERT(c->head_sent && !c->answer_done);
@@ -305,9 +287,10 @@ void tr_conn_stream_end(struct tr_conn *c)
     done(c);
 }
 
-void tr_conn_stream_abort(struct tr_conn *c, bool hard)
+static void stream_abort(struct tr_exchange *x, bool hard)
 {
-    tr_conn_unbind(c);
+    struct tr_conn *c = conn_of(x);
+    tr_exchange_unbind(x);
     if (c->state == TR_CONN_DEAD)
         return;
     c->cut = true;
@@ -315,8 +298,9 @@ void tr_conn_stream_abort(struct tr_conn *c, bool hard)
     tr_conn_mark(c);
 }
 
-void tr_conn_flush(struct tr_conn *c)
+static void flush(struct tr_exchange *x)
 {
+    struct tr_conn *c = conn_of(x);
     if (c->state == TR_CONN_DEAD || c->state == TR_CONN_LINGER || c->cut)
         return;
     tr_conn_write_out(c);
@@ -339,3 +323,71 @@ size_t tr_conn_room(const struct tr_conn *c)
     size_t unsent = tr_outbuf_len(&c->out), bound = c->d->lim->stream_buffer;
     return unsent < bound && (!unsent || c->may_write) ? bound - unsent : 0;
 }
+
+/* ---- the exchange ---------------------------------------------------------------------- */
+
+static size_t unsent(const struct tr_exchange *x)
+{
+    return tr_conn_unsent(const_conn_of(x));
+}
+
+static size_t room(const struct tr_exchange *x)
+{
+    return tr_conn_room(const_conn_of(x));
+}
+
+static uint64_t accepted(const struct tr_exchange *x)
+{
+    return tr_conn_accepted(const_conn_of(x));
+}
+
+static uint64_t acked(struct tr_exchange *x)
+{
+    return tr_conn_acked(conn_of(x));
+}
+
+static uint64_t blocked_ns(const struct tr_exchange *x)
+{
+    return tr_conn_blocked_ns(const_conn_of(x));
+}
+
+static bool half_closed(const struct tr_exchange *x)
+{
+    return const_conn_of(x)->rdhup;
+}
+
+static char *take_body(struct tr_exchange *x)
+{
+    return tr_conn_take_body(conn_of(x));
+}
+
+static void deliver(struct tr_exchange *x, struct tr_delivered *d)
+{
+    tr_conn_deliver(conn_of(x), d);
+}
+
+static void bound(struct tr_exchange *x)
+{
+    struct tr_conn *c = conn_of(x);
+
+    TR_ASSERT(c->state == TR_CONN_BUSY && !c->answer_done);
+    c->fin_told = false;
+}
+
+const struct tr_exchange_ops tr_conn_exchange_ops = {.header = add_header,
+                                                     .reply = reply,
+                                                     .reply_give = reply_give,
+                                                     .stream_begin = stream_begin,
+                                                     .stream_write = stream_write,
+                                                     .stream_end = stream_end,
+                                                     .stream_abort = stream_abort,
+                                                     .flush = flush,
+                                                     .unsent = unsent,
+                                                     .room = room,
+                                                     .accepted = accepted,
+                                                     .acked = acked,
+                                                     .blocked_ns = blocked_ns,
+                                                     .half_closed = half_closed,
+                                                     .take_body = take_body,
+                                                     .deliver = deliver,
+                                                     .bound = bound};

@@ -2,6 +2,7 @@
 /* frontend/api.c - what every POST that starts work has in common, and the table of routes. */
 #include "frontend/api.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "frontend/params.h"
 #include "frontend/task.h"
@@ -11,28 +12,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-void tr_api_refuse(struct tr_fe *fe, struct tr_conn *c, const struct tr_fault *f)
+void tr_api_refuse(struct tr_fe *fe, struct tr_exchange *x, const struct tr_fault *f)
 {
     tr_stat_add(fe->stat, TR_STAT_REFUSED_INVALID, 1);
-    tr_conn_error(c, f->err, f->message[0] ? f->message : NULL, f->param[0] ? f->param : NULL);
+    tr_exchange_error(x, f->err, f->message[0] ? f->message : NULL, f->param[0] ? f->param : NULL);
 }
 
-void tr_api_reply(struct tr_fe *fe, struct tr_conn *c)
+void tr_api_reply(struct tr_fe *fe, struct tr_exchange *x)
 {
     if (fe->json.failed)
-        tr_conn_error(c, TR_ERR_INTERNAL, NULL, NULL);
+        tr_exchange_error(x, TR_ERR_INTERNAL, NULL, NULL);
     else
-        tr_conn_reply(c, 200, "application/json", fe->json.buf, fe->json.len);
+        tr_exchange_reply(x, 200, "application/json", fe->json.buf, fe->json.len);
 }
 
-void tr_api_reply_made(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c)
+void tr_api_reply_made(struct tr_task *t, struct tr_fe *fe, struct tr_exchange *x)
 {
     (void)fe;
     if (t->out.failed) {
-        tr_conn_error(c, TR_ERR_INTERNAL, NULL, NULL);
+        tr_exchange_error(x, TR_ERR_INTERNAL, NULL, NULL);
         return;
     }
-    tr_conn_reply_give(c, 200, "application/json", t->out.buf, t->out.len);
+    tr_exchange_reply_give(x, 200, "application/json", t->out.buf, t->out.len);
     t->out.buf = NULL; /* given */
     tr_emit_init(&t->out);
 }
@@ -57,13 +58,15 @@ void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES])
     memset(key, 0, TR_KEY_BYTES);
 }
 
+static const struct tr_dialect *const dialects[TR_APIS] = {
+#define X(id, name) [TR_API_##id] = &tr_dialect_##name,
+#include "frontend/dialects.def"
+#undef X
+};
+
 const struct tr_dialect *tr_dialect_of(unsigned api)
 {
-    static const struct tr_dialect *const of[] = {[TR_API_CHAT] = &tr_dialect_chat,
-                                                  [TR_API_COMPLETIONS] = &tr_dialect_completions,
-                                                  [TR_API_NATIVE] = &tr_dialect_native};
-
-    return api < sizeof(of) / sizeof(of[0]) ? of[api] : NULL;
+    return api < TR_APIS ? dialects[api] : NULL;
 }
 
 /* ---- headers that change the request ---- */
@@ -100,21 +103,37 @@ static int read_headers(const struct tr_http_request *rq, struct tr_ask *a, stru
 
 /* ---- POST ---- */
 
+/* The fault was found in the translation: its param is what the client called it.  -EINVAL. */
+static int name_back(struct tr_task *t)
+{
+    const struct tr_field_name *n = t->dialect->fields;
+
+    for (; n && n->theirs; n++)
+        if (strcmp(n->ours, t->fault.param) == 0) {
+            snprintf(t->fault.param, sizeof(t->fault.param), "%s", n->theirs);
+            break;
+        }
+    return -EINVAL;
+}
+
 /* As far as it takes to tell nonsense (400): not rendered, not encoded. */
 static int make_less(struct tr_task *t)
 {
-    return tr_ask_parse(t->ask, &t->fault) || tr_params_read(t->ask, t->api, &t->fault) ? -EINVAL
-                                                                                        : 0;
-}
-
-static int make(struct tr_task *t)
-{
-    return make_less(t) || tr_ask_encode(t->ask, &t->fault) ? -EINVAL : 0;
+    if (tr_ask_parse(t->ask, &t->fault))
+        return -EINVAL;
+    if (tr_ask_translate(t->ask, t->dialect, &t->fault))
+        return -EINVAL;
+    return tr_params_read(t->ask, t->dialect->api, &t->fault) ? name_back(t) : 0;
 }
 
 static int make_rest(struct tr_task *t)
 {
-    return tr_ask_encode(t->ask, &t->fault);
+    return tr_ask_encode(t->ask, &t->fault) ? name_back(t) : 0;
+}
+
+static int make(struct tr_task *t)
+{
+    return make_less(t) ? -EINVAL : make_rest(t);
 }
 
 static int make_nothing(struct tr_task *t)
@@ -123,28 +142,27 @@ static int make_nothing(struct tr_task *t)
     return 0;
 }
 
-static void start(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c)
+static void start(struct tr_task *t, struct tr_fe *fe, struct tr_exchange *x)
 {
     struct tr_ask *a = t->ask;
 
     t->ask = NULL;
-    tr_stream_start(fe, c, a, t->dialect, t->frame);
+    tr_stream_start(fe, x, a, t->dialect, t->frame);
 }
 
-static void refuse(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c)
+static void refuse(struct tr_task *t, struct tr_fe *fe, struct tr_exchange *x)
 {
-    tr_stream_refuse(fe, c, t->refusal);
+    tr_stream_refuse(fe, x, t->refusal);
 }
 
-void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_fe *fe,
-                 enum tr_api api, const struct tr_dialect *dialect, enum tr_frame frame)
+void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
+                 const struct tr_dialect *dialect, enum tr_frame frame)
 {
-    struct tr_task *t = tr_task_new(fe, c, rq);
+    struct tr_task *t = tr_task_new(fe, x, rq);
 
     if (!t)
         return;
     struct tr_ask *a = t->ask;
-    t->api = api;
     t->dialect = dialect;
     t->frame = frame;
     t->make = make;
@@ -160,7 +178,7 @@ void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_
         t->make = make_rest;
     }
     if (!good) {
-        tr_api_refuse(fe, c, &t->fault);
+        tr_api_refuse(fe, x, &t->fault);
         tr_task_free(t);
         return;
     }
@@ -174,28 +192,70 @@ void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_
 
 /* ---- routes ---- */
 
-const struct tr_route tr_api_routes[] = {
-    {TR_HTTP_POST, "/v1/chat/completions", tr_api_chat, 0},
-    {TR_HTTP_POST, "/v1/completions", tr_api_completions, 0},
-    {TR_HTTP_POST, "/v1/streams", tr_api_native, 0},
-    {TR_HTTP_GET, "/v1/streams/{id}", tr_api_resume, 0},
-    {TR_HTTP_DELETE, "/v1/streams/{id}", tr_api_native_delete, 0},
-    {TR_HTTP_GET, "/v1/models", tr_api_models, 0},
-    {TR_HTTP_GET, "/v1/models/{id*}", tr_api_model, 0},
-    {TR_HTTP_POST, "/tokenize", tr_api_tokenize, 0},
-    {TR_HTTP_POST, "/detokenize", tr_api_detokenize, 0},
-    {TR_HTTP_GET, "/health", tr_api_health, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/readyz", tr_api_health, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/v2/health/ready", tr_api_health, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/ping", tr_api_health, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/livez", tr_api_livez, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/v2/health/live", tr_api_livez, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/startupz", tr_api_startupz, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/version", tr_api_version, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/server_info", tr_api_server_info, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/get_server_info", tr_api_server_info, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/model_info", tr_api_model_info, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/get_model_info", tr_api_model_info, TR_ROUTE_OPEN},
-    {TR_HTTP_GET, "/metrics", tr_api_metrics, TR_ROUTE_OPEN},
+static const struct tr_route others[] = {
+    {.method = TR_HTTP_GET, .pattern = "/v1/models", .handler = tr_api_models},
+    {.method = TR_HTTP_GET, .pattern = "/v1/models/{id*}", .handler = tr_api_model},
+    {.method = TR_HTTP_POST, .pattern = "/tokenize", .handler = tr_api_tokenize},
+    {.method = TR_HTTP_POST, .pattern = "/detokenize", .handler = tr_api_detokenize},
+    {.method = TR_HTTP_GET, .pattern = "/health", .handler = tr_api_health, .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET, .pattern = "/readyz", .handler = tr_api_health, .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET,
+     .pattern = "/v2/health/ready",
+     .handler = tr_api_health,
+     .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET, .pattern = "/ping", .handler = tr_api_health, .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET, .pattern = "/livez", .handler = tr_api_livez, .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET,
+     .pattern = "/v2/health/live",
+     .handler = tr_api_livez,
+     .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET,
+     .pattern = "/startupz",
+     .handler = tr_api_startupz,
+     .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET,
+     .pattern = "/version",
+     .handler = tr_api_version,
+     .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET,
+     .pattern = "/server_info",
+     .handler = tr_api_server_info,
+     .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET,
+     .pattern = "/get_server_info",
+     .handler = tr_api_server_info,
+     .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET,
+     .pattern = "/model_info",
+     .handler = tr_api_model_info,
+     .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET,
+     .pattern = "/get_model_info",
+     .handler = tr_api_model_info,
+     .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET,
+     .pattern = "/metrics",
+     .handler = tr_api_metrics,
+     .flags = TR_ROUTE_OPEN},
 };
-const size_t tr_api_n_routes = sizeof(tr_api_routes) / sizeof(tr_api_routes[0]);
+
+enum { MOST_ROUTES = 96 };
+
+static size_t put_routes(struct tr_route *to, size_t n, const struct tr_route *r, size_t n_r)
+{
+    TR_ASSERT(n + n_r <= MOST_ROUTES);
+    for (size_t i = 0; i < n_r; i++)
+        to[n + i] = r[i];
+    return n + n_r;
+}
+
+/* Written once, before anything is served. */
+const struct tr_route *tr_api_routes(size_t *n)
+{
+    static struct tr_route all[MOST_ROUTES];
+
+    *n = put_routes(all, 0, others, sizeof(others) / sizeof(others[0]));
+    for (unsigned i = 0; i < TR_APIS; i++)
+        *n = put_routes(all, *n, dialects[i]->routes, dialects[i]->n_routes);
+    return all;
+}

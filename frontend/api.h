@@ -6,7 +6,7 @@
 #ifndef TR_FRONTEND_API_H
 #define TR_FRONTEND_API_H
 
-#include "frontend/conn.h"
+#include "frontend/exchange.h"
 #include "frontend/event.h"
 #include "frontend/fault.h"
 #include "frontend/route.h"
@@ -14,22 +14,22 @@
 
 struct tr_task;
 
-/* All routes of a frontend; ctx of every handler is its struct tr_fe. */
-extern const struct tr_route tr_api_routes[];
-extern const size_t tr_api_n_routes;
+/* All routes of a frontend, those of the dialects and the others, and how many; ctx of every handler is
+ * its struct tr_fe. */
+const struct tr_route *tr_api_routes(size_t *n);
 
 /* The way of every POST that starts work: parse, check, encode (a worker if it is long), admit. */
-void tr_api_post(struct tr_conn *c, const struct tr_http_request *rq, struct tr_fe *fe,
-                 enum tr_api api, const struct tr_dialect *dialect, enum tr_frame frame);
+void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
+                 const struct tr_dialect *dialect, enum tr_frame frame);
 
 /* Answers the fault with its status and counts it. */
-void tr_api_refuse(struct tr_fe *fe, struct tr_conn *c, const struct tr_fault *f);
+void tr_api_refuse(struct tr_fe *fe, struct tr_exchange *x, const struct tr_fault *f);
 
 /* Answers fe->json. */
-void tr_api_reply(struct tr_fe *fe, struct tr_conn *c);
+void tr_api_reply(struct tr_fe *fe, struct tr_exchange *x);
 
 /* Answers what a task has written (an `answer` of task.h). */
-void tr_api_reply_made(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c);
+void tr_api_reply_made(struct tr_task *t, struct tr_fe *fe, struct tr_exchange *x);
 
 /* api_misc.c: which of the keys' streams these are; keys come with authentication. */
 void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES]);
@@ -37,9 +37,9 @@ void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES]);
 /* The object {"prompt_tokens":...} as the value of `usage`. */
 void tr_api_usage(struct tr_emit *e, const struct tr_usage *u);
 
-tr_handler tr_api_chat, tr_api_completions, tr_api_native, tr_api_native_delete, tr_api_resume,
-    tr_api_models, tr_api_model, tr_api_tokenize, tr_api_detokenize, tr_api_health, tr_api_livez,
-    tr_api_startupz, tr_api_version, tr_api_server_info, tr_api_model_info, tr_api_metrics;
+tr_handler tr_api_resume, tr_api_models, tr_api_model, tr_api_tokenize, tr_api_detokenize,
+    tr_api_health, tr_api_livez, tr_api_startupz, tr_api_version, tr_api_server_info,
+    tr_api_model_info, tr_api_metrics;
 
 /* NDJSON, or SSE with ids: by Accept (api_native.c). */
 enum tr_frame tr_api_native_frame(const struct tr_http_request *rq);

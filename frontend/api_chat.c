@@ -126,10 +126,18 @@ static void chat_body(struct tr_stream *s, struct tr_emit *e)
     tr_openai_close(s, e);
 }
 
-const struct tr_dialect tr_dialect_chat = {
-    .id_prefix = "chatcmpl-", .event = chat_event, .body = chat_body};
-
-void tr_api_chat(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void post(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
-    tr_api_post(c, rq, ctx, TR_API_CHAT, &tr_dialect_chat, TR_SSE_BARE);
+    tr_api_post(x, rq, ctx, &tr_dialect_chat, TR_SSE_BARE);
 }
+
+static const struct tr_route routes[] = {
+    {.method = TR_HTTP_POST, .pattern = "/v1/chat/completions", .handler = post}};
+
+const struct tr_dialect tr_dialect_chat = {.api = TR_API_CHAT,
+                                           .id_prefix = "chatcmpl-",
+                                           .frame = TR_SSE_BARE,
+                                           .event = chat_event,
+                                           .body = chat_body,
+                                           .routes = routes,
+                                           .n_routes = sizeof(routes) / sizeof(routes[0])};

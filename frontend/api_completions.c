@@ -78,10 +78,18 @@ static void completions_body(struct tr_stream *s, struct tr_emit *e)
     tr_openai_close(s, e);
 }
 
-const struct tr_dialect tr_dialect_completions = {
-    .id_prefix = "cmpl-", .event = completions_event, .body = completions_body};
-
-void tr_api_completions(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void post(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
-    tr_api_post(c, rq, ctx, TR_API_COMPLETIONS, &tr_dialect_completions, TR_SSE_BARE);
+    tr_api_post(x, rq, ctx, &tr_dialect_completions, TR_SSE_BARE);
 }
+
+static const struct tr_route routes[] = {
+    {.method = TR_HTTP_POST, .pattern = "/v1/completions", .handler = post}};
+
+const struct tr_dialect tr_dialect_completions = {.api = TR_API_COMPLETIONS,
+                                                  .id_prefix = "cmpl-",
+                                                  .frame = TR_SSE_BARE,
+                                                  .event = completions_event,
+                                                  .body = completions_body,
+                                                  .routes = routes,
+                                                  .n_routes = sizeof(routes) / sizeof(routes[0])};

@@ -24,7 +24,7 @@ static void emit_model(struct tr_emit *e, const struct tr_fe *fe)
     tr_emit_obj_end(e);
 }
 
-void tr_api_models(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_models(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
     struct tr_emit *e = &fe->json;
@@ -38,7 +38,7 @@ void tr_api_models(struct tr_conn *c, const struct tr_http_request *rq, void *ct
     emit_model(e, fe);
     tr_emit_arr_end(e);
     tr_emit_obj_end(e);
-    tr_api_reply(fe, c);
+    tr_api_reply(fe, x);
 }
 
 static bool same(struct tr_slice a, const char *b)
@@ -46,17 +46,17 @@ static bool same(struct tr_slice a, const char *b)
     return b && a.len == strlen(b) && memcmp(a.p, b, a.len) == 0;
 }
 
-void tr_api_model(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_model(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
 
     if (!same(rq->id_param, fe->cfg->served_name) && !same(rq->id_param, fe->cfg->model_stem)) {
-        tr_conn_error(c, TR_ERR_MODEL_NOT_FOUND, NULL, "model");
+        tr_exchange_error(x, TR_ERR_MODEL_NOT_FOUND, NULL, "model");
         return;
     }
     tr_emit_reset(&fe->json);
     emit_model(&fe->json, fe);
-    tr_api_reply(fe, c);
+    tr_api_reply(fe, x);
 }
 
 /* ---- tokens ---- */
@@ -177,10 +177,10 @@ static int make_tokens(struct tr_task *t)
     return rc;
 }
 
-static void run_task(struct tr_conn *c, const struct tr_http_request *rq, struct tr_fe *fe,
+static void run_task(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
                      int (*make)(struct tr_task *t))
 {
-    struct tr_task *t = tr_task_new(fe, c, rq);
+    struct tr_task *t = tr_task_new(fe, x, rq);
 
     if (!t)
         return;
@@ -189,9 +189,9 @@ static void run_task(struct tr_conn *c, const struct tr_http_request *rq, struct
     tr_task_run(t);
 }
 
-void tr_api_tokenize(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_tokenize(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
-    run_task(c, rq, ctx, make_tokens);
+    run_task(x, rq, ctx, make_tokens);
 }
 
 /* text: scratch of TR_EVENT_TEXT_CAP. */
@@ -238,51 +238,51 @@ static int make_text(struct tr_task *t)
     return rc;
 }
 
-void tr_api_detokenize(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_detokenize(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
-    run_task(c, rq, ctx, make_text);
+    run_task(x, rq, ctx, make_text);
 }
 
 /* ---- probes ---- */
 
-static void reply_status(struct tr_fe *fe, struct tr_conn *c, const char *status)
+static void reply_status(struct tr_fe *fe, struct tr_exchange *x, const char *status)
 {
     tr_emit_reset(&fe->json);
     tr_emit_obj(&fe->json);
     tr_emit_kstr(&fe->json, "status", status);
     tr_emit_obj_end(&fe->json);
-    tr_api_reply(fe, c);
+    tr_api_reply(fe, x);
 }
 
-void tr_api_health(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_health(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     enum tr_err e = tr_fe_ready(ctx);
 
     (void)rq;
     if (e)
-        tr_conn_error(c, e, NULL, NULL);
+        tr_exchange_error(x, e, NULL, NULL);
     else
-        reply_status(ctx, c, "ok");
+        reply_status(ctx, x, "ok");
 }
 
-void tr_api_livez(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_livez(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)rq;
-    reply_status(ctx, c, "ok"); /* the loop turns, or nobody would answer */
+    reply_status(ctx, x, "ok"); /* the loop turns, or nobody would answer */
 }
 
-void tr_api_startupz(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_startupz(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
 
     (void)rq;
     if (fe->was_ready || tr_fe_ready(fe) == TR_OK)
-        reply_status(fe, c, "ok");
+        reply_status(fe, x, "ok");
     else
-        tr_conn_error(c, TR_ERR_ENGINE_DOWN, NULL, NULL);
+        tr_exchange_error(x, TR_ERR_ENGINE_DOWN, NULL, NULL);
 }
 
-void tr_api_version(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_version(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
 
@@ -291,10 +291,10 @@ void tr_api_version(struct tr_conn *c, const struct tr_http_request *rq, void *c
     tr_emit_obj(&fe->json);
     tr_emit_kstr(&fe->json, "version", fe->cfg->version);
     tr_emit_obj_end(&fe->json);
-    tr_api_reply(fe, c);
+    tr_api_reply(fe, x);
 }
 
-void tr_api_server_info(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_server_info(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
     struct tr_emit *e = &fe->json;
@@ -313,10 +313,10 @@ void tr_api_server_info(struct tr_conn *c, const struct tr_http_request *rq, voi
     tr_emit_ku64(e, "max_streams", k->n_slots);
     tr_emit_ku64(e, "window", k->window);
     tr_emit_obj_end(e);
-    tr_api_reply(fe, c);
+    tr_api_reply(fe, x);
 }
 
-void tr_api_model_info(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_model_info(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
     struct tr_emit *e = &fe->json;
@@ -331,5 +331,5 @@ void tr_api_model_info(struct tr_conn *c, const struct tr_http_request *rq, void
     tr_emit_ku64(e, "vocab_size", fe->shm->config.n_vocab);
     tr_emit_kbool(e, "has_chat_template", fe->chat != NULL);
     tr_emit_obj_end(e);
-    tr_api_reply(fe, c);
+    tr_api_reply(fe, x);
 }

@@ -179,9 +179,6 @@ static void native_body(struct tr_stream *s, struct tr_emit *e)
     e->failed = true; /* native answers are always streamed */
 }
 
-const struct tr_dialect tr_dialect_native = {
-    .id_prefix = "", .event = native_event, .body = native_body};
-
 /* ---- POST ---- */
 
 enum tr_frame tr_api_native_frame(const struct tr_http_request *rq)
@@ -191,9 +188,9 @@ enum tr_frame tr_api_native_frame(const struct tr_http_request *rq)
     return v.p && memmem(v.p, v.len, "ndjson", 6) ? TR_NDJSON : TR_SSE_NATIVE;
 }
 
-void tr_api_native(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void post(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
-    tr_api_post(c, rq, ctx, TR_API_NATIVE, &tr_dialect_native, tr_api_native_frame(rq));
+    tr_api_post(x, rq, ctx, &tr_dialect_native, tr_api_native_frame(rq));
 }
 
 /* ---- DELETE ---- */
@@ -201,7 +198,7 @@ void tr_api_native(struct tr_conn *c, const struct tr_http_request *rq, void *ct
 /* A DELETE whose stream has not ended yet. */
 struct tr_cancel_wait {
     struct tr_fe *fe;
-    struct tr_conn *conn;
+    struct tr_exchange *x;
     struct tr_stream_id id;
     bool was_over; /* it had ended before, and is kept by somebody who is told to let it go */
     uint64_t due_ns;
@@ -229,7 +226,7 @@ static bool read_end(struct tr_fe *fe, struct tr_stream_id id, struct tr_ring_pa
     return false;
 }
 
-static void reply_status(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_id id)
+static void reply_status(struct tr_fe *fe, struct tr_exchange *x, struct tr_stream_id id)
 {
     struct tr_emit *e = &fe->json;
     char name[TR_STREAM_ID_BYTES];
@@ -250,7 +247,7 @@ static void reply_status(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_i
     if (end && known)
         tr_emit_ku64(e, "completion_tokens", r.finish_index);
     tr_emit_obj_end(e);
-    tr_api_reply(fe, c);
+    tr_api_reply(fe, x);
 }
 
 static void unlink_wait(struct tr_cancel_wait *w)
@@ -266,13 +263,13 @@ static void wait_nothing(void *owner)
     (void)owner;
 }
 
-static void wait_gone(void *owner, enum tr_conn_why why)
+static void wait_gone(void *owner, enum tr_gone why)
 {
     (void)why;
     unlink_wait(owner);
 }
 
-static const struct tr_conn_owner_ops wait_ops = {
+static const struct tr_owner_ops wait_ops = {
     .writable = wait_nothing, .half_closed = wait_nothing, .gone = wait_gone};
 
 /* Whether the engine has said it, or it is not waited for any longer.  Our own slots are looked at in
@@ -322,26 +319,27 @@ bool tr_api_native_pump(struct tr_fe *fe)
             wake_for(fe, w);
             continue;
         }
-        struct tr_conn *c = w->conn;
+        struct tr_exchange *x = w->x;
         struct tr_stream_id id = w->id;
-        tr_conn_unbind(c);
+        tr_exchange_unbind(x);
         unlink_wait(w);
-        reply_status(fe, c, id);
+        reply_status(fe, x, id);
         moved = true;
     }
     return moved;
 }
 
-static void wait_for_end(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_id id, bool was_over)
+static void wait_for_end(struct tr_fe *fe, struct tr_exchange *x, struct tr_stream_id id,
+                         bool was_over)
 {
     struct tr_cancel_wait *w = calloc(1, sizeof(*w));
 
     if (!w) {
-        reply_status(fe, c, id);
+        reply_status(fe, x, id);
         return;
     }
     *w = (struct tr_cancel_wait){.fe = fe,
-                                 .conn = c,
+                                 .x = x,
                                  .id = id,
                                  .was_over = was_over,
                                  .due_ns = tr_now_ns() + CANCEL_WAIT_NS,
@@ -351,7 +349,7 @@ static void wait_for_end(struct tr_fe *fe, struct tr_conn *c, struct tr_stream_i
     if (w->next)
         w->next->pprev = &w->next;
     fe->cancel_wait = w;
-    tr_conn_bind(c, &wait_ops, w);
+    tr_exchange_bind(x, &wait_ops, w);
 }
 
 /* Whether the ring belongs to this stream and this key. */
@@ -396,16 +394,16 @@ static enum tr_err cancel_by_message(struct tr_fe *fe, struct tr_stream_id id, c
     return tell && tr_subq_push(fe->shm, &m, 1) ? TR_ERR_OVERLOADED : TR_OK;
 }
 
-static void refuse(struct tr_conn *c, enum tr_err e)
+static void refuse(struct tr_exchange *x, enum tr_err e)
 {
-    tr_conn_error(c, e,
-                  e == TR_ERR_NOT_FOUND     ? "There is no stream with this id."
-                  : e == TR_ERR_ENGINE_DOWN ? "The stream is not admitted yet."
-                                            : NULL,
-                  NULL);
+    tr_exchange_error(x, e,
+                      e == TR_ERR_NOT_FOUND     ? "There is no stream with this id."
+                      : e == TR_ERR_ENGINE_DOWN ? "The stream is not admitted yet."
+                                                : NULL,
+                      NULL);
 }
 
-void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void delete (struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
     struct tr_stream_id id;
@@ -416,7 +414,7 @@ void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, v
     tr_api_key(rq, key);
     if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id) ||
         id.slot >= fe->shm->config.n_slots) {
-        refuse(c, TR_ERR_NOT_FOUND);
+        refuse(x, TR_ERR_NOT_FOUND);
         return;
     }
     struct tr_stream *own = tr_hold_find(fe, id);
@@ -427,10 +425,24 @@ void tr_api_native_delete(struct tr_conn *c, const struct tr_http_request *rq, v
     else
         e = cancel_by_message(fe, id, key, &was_over);
     if (e) {
-        refuse(c, e);
+        refuse(x, e);
         return;
     }
     if (own)
         own->hold.unwanted = true;
-    wait_for_end(fe, c, id, !own && was_over);
+    wait_for_end(fe, x, id, !own && was_over);
 }
+
+static const struct tr_route routes[] = {
+    {.method = TR_HTTP_POST, .pattern = "/v1/streams", .handler = post},
+    {.method = TR_HTTP_GET, .pattern = "/v1/streams/{id}", .handler = tr_api_resume},
+    {.method = TR_HTTP_DELETE, .pattern = "/v1/streams/{id}", .handler = delete}};
+
+const struct tr_dialect tr_dialect_native = {.api = TR_API_NATIVE,
+                                             .id_prefix = "",
+                                             .frame = TR_SSE_NATIVE,
+                                             .lifecycle = true,
+                                             .event = native_event,
+                                             .body = native_body,
+                                             .routes = routes,
+                                             .n_routes = sizeof(routes) / sizeof(routes[0])};

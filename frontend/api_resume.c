@@ -144,10 +144,10 @@ static struct tr_stream *find(struct tr_fe *fe, struct tr_stream_id id, const ch
 
 /* ---- the answer ---- */
 
-static void refuse(struct tr_conn *c, enum tr_err e)
+static void refuse(struct tr_exchange *x, enum tr_err e)
 {
-    tr_conn_error(c, e, e == TR_ERR_NOT_FOUND ? "No stream of this id can be resumed." : NULL,
-                  NULL);
+    tr_exchange_error(x, e, e == TR_ERR_NOT_FOUND ? "No stream of this id can be resumed." : NULL,
+                      NULL);
 }
 
 /* The dialects of messages and of a prompt are not the same answer. */
@@ -159,23 +159,23 @@ static bool fits(const struct tr_stream *s, const struct tr_reader *r)
 static void give(struct tr_stream *s, const struct tr_reader *r, bool head_only)
 {
     if (!fits(s, r))
-        tr_conn_error(
-            r->conn, TR_ERR_BAD_PARAM,
+        tr_exchange_error(
+            r->x, TR_ERR_BAD_PARAM,
             "This stream cannot be read in this format: chat is for messages, completions "
             "for a prompt.",
             "format");
     else if (head_only)
-        tr_conn_reply(r->conn, 200, tr_frame_content_type(r->frame), NULL, 0);
+        tr_exchange_reply(r->x, 200, tr_frame_content_type(r->frame), NULL, 0);
     else if (s->hold.taking)
         tr_resume_wait(s, r);
     else
         tr_resume_give(s, r);
 }
 
-void tr_api_resume(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_resume(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     bool head_only = rq->http->method == TR_HTTP_HEAD_METHOD;
-    struct tr_reader r = {.conn = c};
+    struct tr_reader r = {.x = x};
     struct tr_fe *fe = ctx;
     struct tr_stream_id id;
     struct tr_fault fault;
@@ -185,16 +185,16 @@ void tr_api_resume(struct tr_conn *c, const struct tr_http_request *rq, void *ct
     tr_api_key(rq, key);
     if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id) ||
         id.slot >= fe->shm->config.n_slots) {
-        refuse(c, TR_ERR_NOT_FOUND);
+        refuse(x, TR_ERR_NOT_FOUND);
         return;
     }
     if (read_position(rq, id, &r.after, &fault) || read_format(rq, &r, &fault)) {
-        tr_api_refuse(fe, c, &fault);
+        tr_api_refuse(fe, x, &fault);
         return;
     }
     struct tr_stream *s = find(fe, id, key, &e);
     if (!s && e == TR_OK && head_only) {
-        tr_conn_reply(c, 200, tr_frame_content_type(r.frame), NULL, 0);
+        tr_exchange_reply(x, 200, tr_frame_content_type(r.frame), NULL, 0);
         return;
     }
     if (!s && e == TR_OK) {
@@ -205,5 +205,5 @@ void tr_api_resume(struct tr_conn *c, const struct tr_http_request *rq, void *ct
     if (s)
         give(s, &r, head_only);
     else
-        refuse(c, e);
+        refuse(x, e);
 }

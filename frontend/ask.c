@@ -45,6 +45,16 @@ int tr_ask_parse(struct tr_ask *a, struct tr_fault *f)
     return 0;
 }
 
+/* Takes over what was written; empty is NULL. */
+static char *take(struct tr_emit *e, size_t *len)
+{
+    char *p = e->buf;
+
+    *len = e->len;
+    tr_emit_init(e);
+    return p;
+}
+
 static void drop_body(struct tr_ask *a)
 {
     tr_json_free(a->doc);
@@ -60,6 +70,28 @@ static void drop_prompts(struct tr_ask *a)
         free(a->prompts[i].ids);
     free(a->prompts);
     a->prompts = NULL;
+}
+
+int tr_ask_translate(struct tr_ask *a, const struct tr_dialect *d, struct tr_fault *f)
+{
+    struct tr_translation t;
+
+    if (!d->translate)
+        return 0;
+    tr_emit_init(&t.body);
+    tr_emit_init(&t.keep);
+    int rc = d->translate(a->doc, a->body, &t, f);
+    if (rc == 0 && (t.body.failed || t.keep.failed))
+        rc = tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
+    if (rc == 0) {
+        drop_body(a);
+        a->text = take(&t.body, &a->text_len);
+        a->kept = take(&t.keep, &a->kept_len);
+        rc = tr_ask_parse(a, f);
+    }
+    tr_emit_fini(&t.body);
+    tr_emit_fini(&t.keep);
+    return rc;
 }
 
 void tr_ask_admitted(struct tr_ask *a)
@@ -79,6 +111,7 @@ void tr_ask_close(struct tr_ask *a)
     drop_prompts(a);
     tr_stopset_close(a->stops);
     free(a->extra);
+    free(a->kept);
     free(a);
 }
 

@@ -12,17 +12,12 @@
 #ifndef TR_FRONTEND_ASK_H
 #define TR_FRONTEND_ASK_H
 
+#include "frontend/event.h"
 #include "frontend/fault.h"
 #include "frontend/fe.h"
 #include "frontend/json.h"
 #include "shm/extra.h"
 #include "text/stop.h"
-
-enum tr_api {
-    TR_API_CHAT,        /* fields of chat completions */
-    TR_API_COMPLETIONS, /* fields of completions */
-    TR_API_NATIVE       /* either, by which of messages and prompt is there; stream is implied */
-};
 
 struct tr_prompt {
     int32_t *ids;
@@ -43,6 +38,9 @@ struct tr_ask {
     uint64_t created;    /* wall clock of the arrival, seconds */
     bool resume_header;  /* X-Tokenring-Resume: 1 */
     uint64_t timeout_ns; /* the shortest of field, header and --timeout-s; 0 none */
+
+    char *kept; /* of a translation: what the dialect keeps of the request; or NULL */
+    size_t kept_len;
 
     /* Set by tr_params_read. */
     enum tr_api api;
@@ -74,6 +72,10 @@ struct tr_ask *tr_ask_new(const struct tr_fe *fe, char *body, size_t len);
 
 /* Parses it, to an object.  Any thread.  0, or -EINVAL with *f; it may then only be closed. */
 int tr_ask_parse(struct tr_ask *a, struct tr_fault *f);
+
+/* The body in the words of another dialect becomes one of those that tr_params_read knows.  Any
+ * thread.  0, or -EINVAL with *f; it may then only be closed. */
+int tr_ask_translate(struct tr_ask *a, const struct tr_dialect *d, struct tr_fault *f);
 
 void tr_ask_close(struct tr_ask *a); /* NULL is fine */
 

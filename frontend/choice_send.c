@@ -51,16 +51,16 @@ void tr_choice_rewind(struct tr_stream *s, struct tr_choice *ch)
 
 static bool framing(const struct tr_stream *s)
 {
-    return s->conn && (s->ask->stream || s->ask->logprobs);
+    return s->x && (s->ask->stream || s->ask->logprobs);
 }
 
 /* Whether the connection takes another event; what was written in this turn is tried first. */
 static bool has_room(struct tr_stream *s)
 {
-    if (!s->ask->stream || tr_stream_is_past(s) || tr_conn_room(s->conn) > 0)
+    if (!s->ask->stream || tr_stream_is_past(s) || tr_exchange_room(s->x) > 0)
         return true;
-    tr_conn_flush(s->conn);
-    return tr_conn_room(s->conn) > 0;
+    tr_exchange_flush(s->x);
+    return tr_exchange_room(s->x) > 0;
 }
 
 /* Going through what the reader has costs no socket's time: only so much in a turn. */
@@ -401,7 +401,7 @@ bool tr_choice_frame(struct tr_stream *s, struct tr_choice *ch, bool all_ended)
     bool moved = false;
 
     if (!framing(s)) {
-        if (s->conn)
+        if (s->x)
             ch->sent = ch->scanned;
         return false;
     }
@@ -431,10 +431,10 @@ bool tr_choice_out(const struct tr_stream *s, const struct tr_choice *ch)
 void tr_choice_publish(struct tr_stream *s, struct tr_choice *ch)
 {
     uint64_t limit = ch->text_done ? ch->text_end : ch->scanned;
-    bool all = !s->conn || (ch->echo_done && ch->sent >= limit);
+    bool all = !s->x || (ch->echo_done && ch->sent >= limit);
     uint64_t sent = all ? ch->scanned : ch->sent;
 
-    if (!s->conn && s->ask->logprobs) { /* nobody reads them, and a full ring would park it */
+    if (!s->x && s->ask->logprobs) { /* nobody reads them, and a full ring would park it */
         tr_lpring_skip(s->fe->shm, ch->slot);
         tr_cursor_moved(s->fe->shm, ch->slot);
     }

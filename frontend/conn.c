@@ -106,15 +106,15 @@ static void expired(struct tr_conn *c, uint64_t now)
     uint64_t w = write_deadline(c);
     if (c->state != TR_CONN_LINGER && w && now >= w) {
         tr_conn_close_hard(c, true); /* the kernel's bytes for it go too */
-        tr_conn_kill(c, TR_CONN_SLOW);
+        tr_conn_kill(c, TR_GONE_SLOW);
     } else if (is_between(c)) {
         tr_conn_close_idle(c);
     } else if (c->state == TR_CONN_LINGER || c->answered || !tr_http_begun(&c->http)) {
-        tr_conn_kill(c, TR_CONN_RESET); /* idle, or has its answer already */
+        tr_conn_kill(c, TR_GONE_RESET); /* idle, or has its answer already */
     } else {
         c->d->stats.timeouts++;
         c->keep = false;
-        tr_conn_error(c, TR_ERR_REQUEST_TIMEOUT, NULL, NULL);
+        tr_exchange_error(&c->x, TR_ERR_REQUEST_TIMEOUT, NULL, NULL);
     }
 }
 
@@ -132,7 +132,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 /* ---- end ------------------------------------------------------------------------------- */
 
-void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why)
+void tr_conn_kill(struct tr_conn *c, enum tr_gone why)
 {
     struct tr_httpd *d = c->d;
     if (c->state == TR_CONN_DEAD)
@@ -141,8 +141,8 @@ void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why)
     c->state = TR_CONN_DEAD;
     d->stats.open--;
     d->stats.busy -= due;
-    d->stats.resets += due && why == TR_CONN_RESET;
-    d->stats.slow_clients += why == TR_CONN_SLOW;
+    d->stats.resets += due && why == TR_GONE_RESET;
+    d->stats.slow_clients += why == TR_GONE_SLOW;
     tr_conn_delivery_gone(c);
     event_del(&c->ev);
     event_del(&c->timer);
@@ -151,10 +151,11 @@ void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why)
     TAILQ_REMOVE(&d->all, c, all_link);
     TAILQ_INSERT_TAIL(&d->dead, c, all_link);
     tr_conn_mark(c); /* so that it is freed */
-    const struct tr_conn_owner_ops *ops = c->ops;
-    c->ops = NULL;
+    const struct tr_owner_ops *ops = c->x.owner_ops;
+    void *owner = c->x.owner;
+    tr_exchange_unbind(&c->x);
     if (ops)
-        ops->gone(c->owner, why);
+        ops->gone(owner, why);
     d->stats.unsent_bytes -= tr_outbuf_len(&c->out);
     d->stats.kernel_bytes -= c->written - c->acked;
     close(c->fd);
@@ -186,7 +187,7 @@ static void close_cut(struct tr_conn *c)
                  tr_conn_acked(c) == c->written;
     if (!clear)
         tr_conn_close_hard(c, true);
-    tr_conn_kill(c, TR_CONN_RESET);
+    tr_conn_kill(c, TR_GONE_RESET);
 }
 
 /* All is written: our FIN, then what the client still sends is read and dropped, so that a reset
@@ -195,7 +196,7 @@ static void begin_linger(struct tr_conn *c)
 {
     tr_conn_close_hard(c, false);
     if (shutdown(c->fd, SHUT_WR) < 0) {
-        tr_conn_kill(c, TR_CONN_RESET);
+        tr_conn_kill(c, TR_GONE_RESET);
         return;
     }
     c->state = TR_CONN_LINGER;
@@ -252,9 +253,9 @@ static bool takes_more(const struct tr_conn *c)
 }
 
 /* ETIMEDOUT is TCP_USER_TIMEOUT: the peer's kernel has acknowledged nothing for so long. */
-static enum tr_conn_why why_of(int error)
+static enum tr_gone why_of(int error)
 {
-    return error == ETIMEDOUT ? TR_CONN_SLOW : TR_CONN_RESET;
+    return error == ETIMEDOUT ? TR_GONE_SLOW : TR_GONE_RESET;
 }
 
 /* After writing: faults, the end of the answer, the wish for more. */
@@ -291,11 +292,11 @@ static void look_for_close(struct tr_conn *c)
     if (!(p.revents & POLLRDHUP))
         return;
     c->rdhup = true;
-    if (c->fin_told || !c->ops)
+    if (c->fin_told || !c->x.owner_ops)
         return;
     c->fin_told = true;
     c->d->stats.half_closed++;
-    c->ops->half_closed(c->owner);
+    c->x.owner_ops->half_closed(c->x.owner);
 }
 
 void tr_conn_turn_end(struct tr_conn *c)
@@ -328,9 +329,9 @@ void tr_conn_work(struct tr_conn *c)
         return;
     if (c->state != TR_CONN_LINGER)
         tr_conn_write_out(c);
-    if (c->ops && !c->broken && takes_more(c)) {
+    if (c->x.owner_ops && !c->broken && takes_more(c)) {
         c->want_writable = false;
-        c->ops->writable(c->owner);
+        c->x.owner_ops->writable(c->x.owner);
     }
     if (c->state != TR_CONN_DEAD)
         tr_conn_turn_end(c);
@@ -344,27 +345,6 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
     c->may_write |= (what & EV_WRITE) != 0;
     c->rdhup |= (what & EV_CLOSED) != 0;
     tr_conn_work(c);
-}
-
-/* ---- owner ----------------------------------------------------------------------------- */
-
-void tr_conn_bind(struct tr_conn *c, const struct tr_conn_owner_ops *ops, void *owner)
-{
-    TR_ASSERT(c->state == TR_CONN_BUSY && !c->answer_done && !c->ops);
-    c->ops = ops;
-    c->owner = owner;
-    c->fin_told = false;
-}
-
-void tr_conn_unbind(struct tr_conn *c)
-{
-    c->ops = NULL;
-    c->owner = NULL;
-}
-
-bool tr_conn_half_closed(const struct tr_conn *c)
-{
-    return c->rdhup;
 }
 
 /* ---- birth ----------------------------------------------------------------------------- */
@@ -399,6 +379,8 @@ static struct tr_conn *new_conn(struct tr_httpd *d, int fd)
     struct tr_conn *c = calloc(1, sizeof(*c));
     if (!c)
         return NULL;
+    c->x.ops = &tr_conn_exchange_ops;
+    c->x.request_id = c->request_id;
     c->d = d;
     c->fd = fd;
     c->may_write = true;

@@ -7,14 +7,16 @@
  * one is parsed when the present answer has ended and its bytes are below the buffer bound;
  * meanwhile nothing is read, so a client that keeps sending fills its own kernel buffers.
  *
- * Whoever answers a request later than inside the handler binds itself as the *owner*.
+ * It is the carrier of one exchange (exchange.h) after the other; what its calls mean here:
  *
- *   I1  callbacks of the owner are made from the event loop only, never from inside a tr_conn_*
- *       call; a tr_conn_* call never frees the connection while anybody is on the stack
- *   I2  after `gone` has returned, or tr_conn_stream_end/abort or a reply was called, the owner
- *       is unbound and must not use the connection again (tr_conn_delivery excepted)
- *   I3  one tr_conn_stream_write is one HTTP chunk; all that was written in a turn of the loop
- *       leaves in one sendmsg at the end of the turn
+ *   stream_begin  HTTP/1.1: chunked; HTTP/1.0: ended by the close, and until stream_end any close is a
+ *                 reset: the FIN of a dead process's kernel would look like the end of a whole answer
+ *   stream_write  one chunk; all that was written in a turn of the loop leaves in one sendmsg at its end
+ *   writable      unsent bytes had reached stream_buffer, or the kernel had refused some; now no more
+ *                 than half of stream_buffer wait
+ *   stream_end    last chunk, or FIN on HTTP/1.0
+ *   stream_abort  no last chunk, and a reset if the client could mistake the end (HTTP/1.0), bytes are
+ *                 unsent, or `hard`
  *
  * Memory per connection: head (max_header), at most 16 KiB of unparsed input, the body
  * (max_body; the large ones together max_bodies), unsent output (stream_buffer + what the owner writes beyond it: its one event).
@@ -29,7 +31,7 @@
 #define TR_FRONTEND_CONN_H
 
 #include "base/err.h"
-#include "frontend/http.h"
+#include "frontend/exchange.h"
 
 #include <event2/event.h>
 
@@ -40,7 +42,6 @@
 
 struct tr_conn;
 struct tr_httpd;
-struct tr_route;
 
 struct tr_http_limits {
     size_t max_body;            /* bytes of a request body; more: 413 */
@@ -63,26 +64,12 @@ size_t tr_conn_kernel_bytes(const struct tr_http_limits *l);
 /* Defaults of the command line, for tests and tools. */
 extern const struct tr_http_limits tr_http_limits_default;
 
-/* A request in a handler (struct tr_request is that of shm/request.h).  Borrowed: valid until the
- * handler returns if the answer was given in it, else until the answer ends or `gone` returns. */
-struct tr_http_request {
-    const struct tr_http *http;
-    struct tr_slice id_param; /* what {id} of the route matched; empty if the route has none */
-    struct tr_slice body;     /* whole body, contiguous; not ended by NUL */
-    const char *request_id;   /* the client's x-request-id if printable and <= 128, else made */
-    const struct tr_route *route;
-    uint64_t arrived_ns; /* first byte of the request */
-};
-
-typedef void tr_handler(struct tr_conn *c, const struct tr_http_request *rq, void *ctx);
-
 /* What a process does with requests.  `check` (may be NULL) sees each request that has a route
  * when its head is complete, before 100-continue and before the body: it returns TR_OK, or the
  * error to answer (a missing key, draining).  The row's own sentence is used, unless it sets
  * *why (static). */
 struct tr_httpd_ops {
-    enum tr_err (*check)(void *ctx, struct tr_conn *c, const struct tr_http_request *rq,
-                         const char **why);
+    enum tr_err (*check)(void *ctx, const struct tr_http_request *rq, const char **why);
     const struct tr_route *routes;
     size_t n_routes;
     void *ctx; /* of check and of all handlers */
@@ -122,96 +109,22 @@ void tr_httpd_tick(struct tr_httpd *d);
 /* Takes over fd (non-blocking; closed on failure too).  0 or -ENOMEM. */
 int tr_conn_accept(struct tr_httpd *d, int fd);
 
-/* ---- answering ------------------------------------------------------------------------- */
-
-/* Adds a field to the next answer's head.  Name and value are checked: CR, LF, NUL or a full
- * table (2 KiB) are -EINVAL / -E2BIG and nothing is added. */
-int tr_conn_header(struct tr_conn *c, const char *name, const char *value);
-
-/* The whole answer with Content-Length.  `type` NULL: no Content-Type.  The body is copied.
- * With HEAD the body is left out.  Unbinds the owner. */
-void tr_conn_reply(struct tr_conn *c, int status, const char *type, const char *body, size_t len);
-
-/* The same with a body from malloc, which is the connection's from here on in every case. */
-void tr_conn_reply_give(struct tr_conn *c, int status, const char *type, char *body, size_t len);
-
-/* The error object {"error":{message,type,param,code}}; `message` NULL: the table's sentence;
- * `param` may be NULL.  Retry-After: 1 on 429 and 503.  Unbinds the owner. */
-void tr_conn_error(struct tr_conn *c, enum tr_err e, const char *message, const char *param);
-
-/* The same with a formatted message (cut at 511 bytes). */
-void tr_conn_errorf(struct tr_conn *c, enum tr_err e, const char *param, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-/* Head of a stream: status 200, no-cache, no-transform, X-Accel-Buffering: no, Incremental: ?1.
- * HTTP/1.1: chunked; HTTP/1.0: ended by the close, and until tr_conn_stream_end any close is a reset:
- * the FIN of a dead process's kernel would look like the end of a whole answer. */
-void tr_conn_stream_begin(struct tr_conn *c, const char *type);
-
-/* One chunk.  Always takes it (ask tr_conn_room first).  An empty one is nothing.  Once unsent
- * bytes have reached stream_buffer, or the kernel has refused some, `writable` comes when it takes
- * bytes again and no more than half of stream_buffer wait. */
-void tr_conn_stream_write(struct tr_conn *c, const char *data, size_t len);
-
-/* Ends the answer properly: last chunk, or FIN on HTTP/1.0.  Unbinds the owner.  The bytes still
- * unsent are written by the connection. */
-void tr_conn_stream_end(struct tr_conn *c);
-
-/* Ends it so that the cut shows: no last chunk, and a reset if the client could mistake the end
- * (HTTP/1.0), bytes are unsent, or `hard`.  Unbinds the owner. */
-void tr_conn_stream_abort(struct tr_conn *c, bool hard);
-
-/* Writes what there is now instead of at the end of the turn.  Errors are reported later, from
- * the loop. */
-void tr_conn_flush(struct tr_conn *c);
+/* ---- the connection's own counts, for its exchange and for protocols ------------------- */
 
 /* Bytes accepted and not yet taken by the kernel; room until stream_buffer.  No room (0: wait for
  * `writable`) as soon as the kernel has refused what is there. */
 size_t tr_conn_unsent(const struct tr_conn *c);
 size_t tr_conn_room(const struct tr_conn *c);
 
-/* Counts since the connection began: bytes accepted by the calls above, and bytes the peer's
- * kernel has acknowledged (SIOCOUTQ).  An answer's share: the difference to the count before it. */
+/* Counts since the connection began: bytes accepted for writing, and bytes the peer's kernel has
+ * acknowledged (SIOCOUTQ). */
 uint64_t tr_conn_accepted(const struct tr_conn *c);
 uint64_t tr_conn_acked(struct tr_conn *c);
 
 /* Since when bytes wait and the kernel has taken none; 0: not so. */
 uint64_t tr_conn_blocked_ns(const struct tr_conn *c);
 
-/* ---- owner ----------------------------------------------------------------------------- */
-
-enum tr_conn_why {
-    TR_CONN_RESET, /* reset by the peer, or a write failed */
-    TR_CONN_SLOW,  /* nothing could be written for write_deadline_ns, or TCP_USER_TIMEOUT */
-    TR_CONN_SHUT   /* the server closes (tr_httpd_free) */
-};
-
-struct tr_conn_owner_ops {
-    void (*writable)(void *owner);    /* unsent has fallen to half of stream_buffer */
-    void (*half_closed)(void *owner); /* FIN seen, once; a stream writes a probe, others cancel */
-    void (*gone)(void *owner, enum tr_conn_why why); /* the last call; then it is freed */
-};
-
-void tr_conn_bind(struct tr_conn *c, const struct tr_conn_owner_ops *ops, void *owner);
-void tr_conn_unbind(struct tr_conn *c);
-/* The present request's body, which is the caller's from here on (free); it keeps its place, so
- * rq->body is good for as long.  NULL if it is empty or was taken. */
-char *tr_conn_take_body(struct tr_conn *c);
-/* Whether the client's FIN was seen (it may have come before tr_conn_bind: ask after binding). */
-bool tr_conn_half_closed(const struct tr_conn *c);
-
-/* ---- delivery -------------------------------------------------------------------------- */
-
-/* Calls `done` once, from the loop: when `upto` bytes (a count of tr_conn_accepted) are
- * acknowledged, when the socket is gone, or after 2 s.  The struct is the caller's and must live
- * until then.  Allowed for the owner just before it ends the answer. */
-struct tr_conn_delivery {
-    uint64_t upto;
-    void (*done)(struct tr_conn_delivery *d, uint64_t acked);
-    /* private */
-    STAILQ_ENTRY(tr_conn_delivery) link;
-    uint64_t until_ns;
-};
-void tr_conn_deliver(struct tr_conn *c, struct tr_conn_delivery *d);
+/* `upto` of d is a count of tr_conn_accepted. */
+void tr_conn_deliver(struct tr_conn *c, struct tr_delivered *d);
 
 #endif

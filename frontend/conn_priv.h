@@ -33,6 +33,7 @@ enum {
 };
 
 struct tr_conn {
+    struct tr_exchange x; /* of the present request */
     struct tr_httpd *d;
     int fd;
     enum tr_conn_state state;
@@ -75,11 +76,8 @@ struct tr_conn {
     uint64_t linger_ns;  /* until */
     size_t linger_left;
 
-    const struct tr_conn_owner_ops *ops;
-    void *owner;
-
     /* deliveries that wait, oldest and lowest `upto` first; the connection is then in d->deliver */
-    STAILQ_HEAD(, tr_conn_delivery) deliveries;
+    STAILQ_HEAD(, tr_delivered) deliveries;
     unsigned ask_level; /* which list: it is asked after so long a pause */
     uint64_t ask_ns;    /* when next */
 
@@ -123,18 +121,20 @@ void tr_conn_arm(struct tr_conn *c);  /* its timer, for the next thing that time
 void tr_conn_work(struct tr_conn *c); /* everything that can be done now; from the loop only */
 void tr_conn_turn_end(struct tr_conn *c);
 void tr_conn_close_idle(struct tr_conn *c); /* if it has had its answers and sends nothing */
-void tr_conn_kill(struct tr_conn *c, enum tr_conn_why why); /* from the loop only */
+void tr_conn_kill(struct tr_conn *c, enum tr_gone why); /* from the loop only */
 void tr_conn_reap(struct tr_conn *c);
 void tr_conn_close_hard(const struct tr_conn *c, bool on);
 void tr_conn_write_out(struct tr_conn *c); /* what the kernel takes; faults in `broken` */
 
 /* intake.c */
+char *tr_conn_take_body(struct tr_conn *c);
 void tr_conn_take_id(struct tr_conn *c);
 void tr_conn_read(struct tr_conn *c);    /* READING: what has come, as far as it may be taken */
 void tr_conn_drop(struct tr_conn *c);    /* LINGER: what has come, thrown away */
 void tr_conn_advance(struct tr_conn *c); /* on from an answer that has ended, if one has */
 
 /* answer.c */
+extern const struct tr_exchange_ops tr_conn_exchange_ops;
 void tr_conn_preflight(struct tr_conn *c, unsigned allow);
 
 /* httpd.c */

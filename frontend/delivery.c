@@ -80,7 +80,7 @@ static void take_out(struct tr_conn *c)
     d->deliver_armed = false;
 }
 
-void tr_conn_deliver(struct tr_conn *c, struct tr_conn_delivery *w)
+void tr_conn_deliver(struct tr_conn *c, struct tr_delivered *w)
 {
     uint64_t now = tr_now_ns();
     if (!STAILQ_EMPTY(&c->deliveries))
@@ -94,7 +94,7 @@ void tr_conn_deliver(struct tr_conn *c, struct tr_conn_delivery *w)
 /* `done` may free its own struct and begin other deliveries. */
 static void tell_first(struct tr_conn *c, uint64_t acked)
 {
-    struct tr_conn_delivery *w = STAILQ_FIRST(&c->deliveries);
+    struct tr_delivered *w = STAILQ_FIRST(&c->deliveries);
     STAILQ_REMOVE_HEAD(&c->deliveries, link);
     w->done(w, acked);
 }
@@ -115,7 +115,7 @@ static void ask(struct tr_conn *c, uint64_t now)
     uint64_t acked = tr_conn_acked(c);
     unsigned level = c->ask_level + 1 < TR_DELIVER_LEVELS ? c->ask_level + 1 : c->ask_level;
     take_out(c);
-    for (struct tr_conn_delivery *w; (w = STAILQ_FIRST(&c->deliveries));) {
+    for (struct tr_delivered *w; (w = STAILQ_FIRST(&c->deliveries));) {
         if (acked < w->upto && now < w->until_ns)
             break;
         tell_first(c, acked);

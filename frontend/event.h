@@ -16,13 +16,15 @@
 #define TR_FRONTEND_EVENT_H
 
 #include "base/err.h"
+#include "frontend/fault.h"
+#include "frontend/route.h"
+#include "frontend/sse.h"
 #include "shm/lpring.h"
 #include "shm/ring.h"
 
 #include <stdbool.h>
 
 struct tr_stream;
-struct tr_emit;
 
 enum tr_event_type {
     TR_EV_STARTED, /* admitted: the first event */
@@ -67,18 +69,54 @@ struct tr_event {
     int64_t last_token;             /* FAIL: index of the last token that counts, -1 none */
 };
 
+enum tr_api {
+#define X(id, name) TR_API_##id,
+#include "frontend/dialects.def"
+#undef X
+    TR_APIS
+};
+
+/* A field of a dialect and what it is called where all of them are read (params.def). */
+struct tr_field_name {
+    const char *theirs, *ours;
+};
+
+/* A request in the words of completions or chat completions. */
+struct tr_translation {
+    struct tr_emit body; /* JSON, read as if the client had sent it */
+    struct tr_emit keep; /* what the dialect needs of the request later (ask.h); mostly empty */
+};
+
 /* One dialect: the only code that knows its field names. */
 struct tr_dialect {
+    enum tr_api api;
     const char *id_prefix; /* of the id in its objects */
+    enum tr_frame frame;   /* of its streams, unless the handler chooses another */
+    bool lifecycle;        /* shows QUEUED and PREFILL */
+
+    /* Writes the request as one of completions or chat completions; any thread, pure; NULL: it is one
+     * already.  0, or -EINVAL with *f, in this dialect's names.  A fault that is found later in the
+     * translation has its param put back by `fields` (ended by a NULL; may be NULL). */
+    int (*translate)(const struct tr_json_doc *doc, const struct tr_json *body,
+                     struct tr_translation *t, struct tr_fault *f);
+    const struct tr_field_name *fields;
+
     /* Renders and writes one event (tr_stream_frame); some write nothing for some. */
     void (*event)(struct tr_stream *s, const struct tr_event *ev);
     /* The whole answer when it is not streamed; the text of each choice by tr_whole_text. */
     void (*body)(struct tr_stream *s, struct tr_emit *e);
+    /* What is written when nothing else was for --heartbeat-s; NULL: as the frame shape has it. */
+    void (*keepalive)(struct tr_emit *e);
+
+    const struct tr_route *routes;
+    size_t n_routes;
 };
 
-/* NULL for anything but an enum tr_api (ask.h). */
+/* NULL for anything but an enum tr_api. */
 const struct tr_dialect *tr_dialect_of(unsigned api);
 
-extern const struct tr_dialect tr_dialect_chat, tr_dialect_completions, tr_dialect_native;
+#define X(id, name) extern const struct tr_dialect tr_dialect_##name;
+#include "frontend/dialects.def"
+#undef X
 
 #endif

@@ -276,12 +276,10 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
 /* ---- open, close ---- */
 
 /* Sees every request that is not a probe before its body is read. */
-static enum tr_err check(void *ctx, struct tr_conn *c, const struct tr_http_request *rq,
-                         const char **why)
+static enum tr_err check(void *ctx, const struct tr_http_request *rq, const char **why)
 {
     struct tr_fe *fe = ctx;
 
-    (void)c;
     (void)rq;
     (void)why;
     return fe->drain >= TR_DRAIN_CLOSED ? TR_ERR_DRAINING : TR_OK;
@@ -290,8 +288,9 @@ static enum tr_err check(void *ctx, struct tr_conn *c, const struct tr_http_requ
 static int open_http(struct tr_fe *fe)
 {
     const struct tr_frontend_config *c = fe->cfg;
-    struct tr_httpd_ops ops = {
-        .check = check, .routes = tr_api_routes, .n_routes = tr_api_n_routes, .ctx = fe};
+    struct tr_httpd_ops ops = {.check = check, .ctx = fe};
+
+    ops.routes = tr_api_routes(&ops.n_routes);
 
     fe->limits = malloc(sizeof(*fe->limits));
     if (!fe->limits)

@@ -222,7 +222,7 @@ static bool take(struct tr_stream *s)
     begin_window(s);
     if (s->hold.cancel)
         tr_stream_cancel(s, s->hold.cancel);
-    if (s->hold.waiter.conn || make_place(s->fe, 0, s))
+    if (s->hold.waiter.x || make_place(s->fe, 0, s))
         return true;
     tr_stream_drop(s, TR_ERR_CLIENT_GONE, 0);
     return false;
@@ -315,7 +315,7 @@ bool tr_hold_clock(struct tr_stream *s, uint64_t now)
 {
     if (s->hold.taking)
         return clock_taking(s, now);
-    if (now < s->hold.until_ns || s->hold.waiter.conn) {
+    if (now < s->hold.until_ns || s->hold.waiter.x) {
         tr_stream_remind(s, s->hold.until_ns);
         return true;
     }

@@ -3,13 +3,13 @@
  *
  * Path: http > tokens > subq > engine > step > ring > [detok] > event > socket
  *
- * A resumable stream whose reader goes away is held for --resume-window-s: `conn` is NULL, it goes on
+ * A resumable stream whose reader goes away is held for --resume-window-s: `x` is NULL, it goes on
  * scanning, so that a stop string or the end is found, and publishes sent = scanned, so that it never
  * parks; its text is made again from the ring for the reader who comes (resume.h).  One that has given
  * its terminal event to a reader is kept as long, for the last bytes may have been lost.
  *
  * Frontend only, event loop only.
- *   H1  a stream is held iff conn is NULL, and is then in fe->held, oldest first
+ *   H1  a stream is held iff x is NULL, and is then in fe->held, oldest first
  *   H2  while `taking` the ring does not say that the stream is ours: no command is posted and no
  *       cursor is moved (shm/README.md, "Held streams")
  *   H3  a stream that the ring gives to another frontend is dropped without a command
@@ -28,11 +28,11 @@
 /* Whether a reader may come back to it: asked for at admission. */
 bool tr_hold_is_resumable(const struct tr_stream *s);
 
-/* The reader is gone, or has all.  True: the stream is held, and the caller sets conn to NULL.  False: it
+/* The reader is gone, or has all.  True: the stream is held, and the caller sets x to NULL.  False: it
  * cannot be, and is as it was. */
 bool tr_hold_take(struct tr_stream *s);
 
-/* A reader has come: it is taken off the list; conn is the caller's to set. */
+/* A reader has come: it is taken off the list; x is the caller's to set. */
 void tr_hold_leave(struct tr_stream *s);
 
 /* In each look at a resumable stream, before its ring is read.  False: it was lost to another

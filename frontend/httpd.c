@@ -145,7 +145,7 @@ void tr_httpd_free(struct tr_httpd *d)
     if (!d)
         return;
     for (struct tr_conn *c; (c = TAILQ_FIRST(&d->all));)
-        tr_conn_kill(c, TR_CONN_SHUT);
+        tr_conn_kill(c, TR_GONE_SHUT);
     for (struct tr_conn *c; (c = TAILQ_FIRST(&d->dead));) {
         TAILQ_REMOVE(&d->dead, c, all_link);
         tr_conn_reap(c);

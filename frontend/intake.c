@@ -47,13 +47,15 @@ static bool refused(struct tr_conn *c)
     if (c->overfull) {
         c->keep = false;
         c->d->stats.turned_away++;
-        tr_conn_error(c, TR_ERR_CONNECTIONS, NULL, NULL);
+        tr_exchange_error(&c->x, TR_ERR_CONNECTIONS, NULL, NULL);
         return true;
     }
     if (h->refuse != TR_OK || h->method == TR_HTTP_OTHER) {
-        tr_conn_error(c, h->refuse != TR_OK ? h->refuse : TR_ERR_NOT_IMPLEMENTED, NULL, NULL);
+        tr_exchange_error(&c->x, h->refuse != TR_OK ? h->refuse : TR_ERR_NOT_IMPLEMENTED, NULL,
+                          NULL);
         return true;
     }
+    c->x.error_body = tr_route_errors(d->ops.routes, d->ops.n_routes, h->path);
     c->rq.route =
         tr_route_find(d->ops.routes, d->ops.n_routes, h->method, h->path, &c->rq.id_param, &allow);
     if (h->method == TR_HTTP_OPTIONS && (allow || (h->path.len == 1 && h->path.p[0] == '*'))) {
@@ -64,15 +66,15 @@ static bool refused(struct tr_conn *c)
         if (allow) {
             char buf[96];
             tr_route_allow(allow, buf);
-            tr_conn_header(c, "Allow", buf);
+            tr_exchange_header(&c->x, "Allow", buf);
         }
-        tr_conn_error(c, allow ? TR_ERR_METHOD : TR_ERR_NOT_FOUND, NULL, NULL);
+        tr_exchange_error(&c->x, allow ? TR_ERR_METHOD : TR_ERR_NOT_FOUND, NULL, NULL);
         return true;
     }
     const char *why = NULL;
     enum tr_err e = TR_OK;
     if (d->ops.check && !(c->rq.route->flags & TR_ROUTE_OPEN))
-        e = d->ops.check(d->ops.ctx, c, &c->rq, &why);
+        e = d->ops.check(d->ops.ctx, &c->rq, &why);
     if (e == TR_OK && h->content_length > d->lim->max_body)
         e = TR_ERR_BODY_TOO_LARGE;
     if (e == TR_OK && h->has_body && !tr_route_json_type(tr_http_field(h, "content-type")))
@@ -80,7 +82,7 @@ static bool refused(struct tr_conn *c)
     if (e == TR_ERR_DRAINING) /* also in the turn before tr_httpd_drain */
         c->keep = false;
     if (e != TR_OK)
-        tr_conn_error(c, e, why, NULL);
+        tr_exchange_error(&c->x, e, why, NULL);
     return e != TR_OK;
 }
 
@@ -90,6 +92,7 @@ static void begin_request(struct tr_conn *c)
     c->d->stats.requests++;
     c->keep = h->keep_alive && !tr_httpd_is_ending(c->d);
     c->no_body = h->method == TR_HTTP_HEAD_METHOD;
+    c->x.error_body = NULL;
     c->body_ns = c->piece_ns = tr_now_ns();
     tr_conn_take_id(c);
     c->rq =
@@ -135,12 +138,12 @@ static void body_piece(struct tr_conn *c, struct tr_slice piece)
         return;
     if (piece.len > c->d->lim->max_body - c->body_len) {
         c->keep = false;
-        tr_conn_error(c, TR_ERR_BODY_TOO_LARGE, NULL, NULL);
+        tr_exchange_error(&c->x, TR_ERR_BODY_TOO_LARGE, NULL, NULL);
     } else if (!body_room(c, c->body_len + piece.len)) {
         c->keep = false;
         c->d->stats.turned_away++;
-        tr_conn_error(c, TR_ERR_OVERLOADED,
-                      "Too many large bodies are on their way; try again soon.", NULL);
+        tr_exchange_error(&c->x, TR_ERR_OVERLOADED,
+                          "Too many large bodies are on their way; try again soon.", NULL);
     } else {
         memcpy(c->body + c->body_len, piece.p, piece.len);
         c->body_len += piece.len;
@@ -204,12 +207,12 @@ static void dispatch(struct tr_conn *c)
     c->d->stats.busy++;
     c->rq.body = (struct tr_slice){c->body, c->body_len};
     c->turn_body += c->body_len;
-    c->rq.route->handler(c, &c->rq, c->d->ops.ctx);
-    if (!c->answer_done && !c->ops) {
+    c->rq.route->handler(&c->x, &c->rq, c->d->ops.ctx);
+    if (!c->answer_done && !c->x.owner_ops) {
         if (c->head_sent)
-            tr_conn_stream_abort(c, false);
+            tr_exchange_stream_abort(&c->x, false);
         else
-            tr_conn_error(c, TR_ERR_INTERNAL, NULL, NULL);
+            tr_exchange_error(&c->x, TR_ERR_INTERNAL, NULL, NULL);
     }
     if (c->state == TR_CONN_BUSY && !c->answer_done)
         tr_conn_later(c); /* the FIN may have come before the request was whole */
@@ -225,7 +228,7 @@ static void broken_request(struct tr_conn *c)
     }
     c->keep = false;
     c->no_body = false;
-    tr_conn_error(c, c->http.err, c->http.why, NULL);
+    tr_exchange_error(&c->x, c->http.err, c->http.why, NULL);
     tr_conn_advance(c);
 }
 
@@ -245,7 +248,7 @@ static size_t feed(struct tr_conn *c, const char *p, size_t n)
 {
     size_t at = 0, used;
     struct tr_slice piece;
-    while (c->state == TR_CONN_READING && !c->broken) {
+    while (c->state == TR_CONN_READING && !c->broken && !c->cut) {
         if (must_wait(c))
             break;
         bool fresh = !tr_http_begun(&c->http);
@@ -332,7 +335,7 @@ static size_t read_some(struct tr_conn *c)
         c->complete = true;
         c->state = TR_CONN_CLOSING;
     } else {
-        tr_conn_kill(c, TR_CONN_RESET);
+        tr_conn_kill(c, TR_GONE_RESET);
     }
     return 0;
 }
@@ -358,7 +361,7 @@ void tr_conn_drop(struct tr_conn *c)
     }
     if (!c->linger_left) {
         if (is_over(c))
-            tr_conn_kill(c, TR_CONN_RESET);
+            tr_conn_kill(c, TR_GONE_RESET);
     } else if (c->may_read) {
         tr_conn_later(c);
     }
@@ -369,7 +372,8 @@ void tr_conn_read(struct tr_conn *c)
     if (c->in_at < c->in_len)
         feed_kept(c);
     for (int i = 0; i < READS_PER_TURN; i++) {
-        if (c->state != TR_CONN_READING || c->in_at < c->in_len || !c->may_read || c->broken)
+        if (c->state != TR_CONN_READING || c->in_at < c->in_len || !c->may_read || c->broken ||
+            c->cut)
             return;
         if (must_wait(c))
             return;

@@ -122,7 +122,7 @@ static void put_label(struct tr_emit *e, const char *name, const char *value, bo
     put(e, last ? "\"" : "\",");
 }
 
-void tr_api_metrics(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+void tr_api_metrics(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
     struct tr_emit *e = &fe->json;
@@ -140,7 +140,7 @@ void tr_api_metrics(struct tr_conn *c, const struct tr_http_request *rq, void *c
     for (unsigned i = 0; i < TR_HIST_N; i++)
         put_hist(e, fe, i);
     if (e->failed)
-        tr_conn_error(c, TR_ERR_INTERNAL, NULL, NULL);
+        tr_exchange_error(x, TR_ERR_INTERNAL, NULL, NULL);
     else
-        tr_conn_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", e->buf, e->len);
+        tr_exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", e->buf, e->len);
 }

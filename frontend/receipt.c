@@ -10,7 +10,7 @@
 
 /* Outlives the stream, or not: waits until the peer's kernel has everything, or is gone. */
 struct tr_receipt_wait {
-    struct tr_conn_delivery d;
+    struct tr_delivered d;
     struct tr_fe *fe;
     struct tr_receipt r; /* as it was when the answer was complete */
     /* Whose stream is still there.  NULL: the record is ours to write, unless somebody else does. */
@@ -40,13 +40,13 @@ static void make_room(struct tr_receipt *r, uint64_t acked)
     r->n_marks = to;
 }
 
-void tr_receipt_mark(struct tr_receipt *r, struct tr_conn *c, uint64_t tokens)
+void tr_receipt_mark(struct tr_receipt *r, struct tr_exchange *x, uint64_t tokens)
 {
     if (r->n_marks && r->mark[r->n_marks - 1].tokens >= tokens)
         return;
     if (r->n_marks == TR_RECEIPT_MARKS)
-        make_room(r, tr_conn_acked(c));
-    r->mark[r->n_marks++] = (struct tr_mark){.bytes = tr_conn_accepted(c), .tokens = tokens};
+        make_room(r, tr_exchange_acked(x));
+    r->mark[r->n_marks++] = (struct tr_mark){.bytes = tr_exchange_accepted(x), .tokens = tokens};
 }
 
 /* By the present reader or by one before him. */
@@ -122,7 +122,7 @@ static void tell_live(struct tr_receipt_wait *w, uint64_t acked)
         write_record(r, w->fe, 0);
 }
 
-static void on_delivered(struct tr_conn_delivery *d, uint64_t acked)
+static void on_delivered(struct tr_delivered *d, uint64_t acked)
 {
     struct tr_receipt_wait *w = (struct tr_receipt_wait *)d;
 
@@ -134,7 +134,7 @@ static void on_delivered(struct tr_conn_delivery *d, uint64_t acked)
     free(w);
 }
 
-void tr_receipt_deliver_later(struct tr_receipt *r, struct tr_fe *fe, struct tr_conn *c)
+void tr_receipt_deliver_later(struct tr_receipt *r, struct tr_fe *fe, struct tr_exchange *x)
 {
     struct tr_receipt_wait *w = r->written ? NULL : calloc(1, sizeof(*w));
 
@@ -146,10 +146,10 @@ void tr_receipt_deliver_later(struct tr_receipt *r, struct tr_fe *fe, struct tr_
     w->fe = fe;
     w->r = *r;
     w->live = r;
-    w->d.upto = tr_conn_accepted(c);
+    w->d.upto = tr_exchange_accepted(x);
     w->d.done = on_delivered;
     r->wait = w;
     r->n_marks = 0;
     fe->n_deliveries++;
-    tr_conn_deliver(c, &w->d);
+    tr_exchange_deliver(x, &w->d);
 }

@@ -18,7 +18,7 @@
 #ifndef TR_FRONTEND_RECEIPT_H
 #define TR_FRONTEND_RECEIPT_H
 
-#include "frontend/conn.h"
+#include "frontend/exchange.h"
 #include "frontend/fe.h"
 #include "shm/area.h"
 #include "shm/stream_id.h"
@@ -26,7 +26,7 @@
 enum { TR_RECEIPT_MARKS = 32 };
 
 struct tr_mark {
-    uint64_t bytes; /* tr_conn_accepted after the event */
+    uint64_t bytes; /* tr_exchange_accepted after the event */
     uint64_t tokens;
 };
 
@@ -45,8 +45,8 @@ struct tr_receipt {
 void tr_receipt_init(struct tr_receipt *r, const char request_id[TR_ID_BYTES],
                      struct tr_stream_id id);
 
-/* Everything that `c` has accepted so far carries `tokens` tokens. */
-void tr_receipt_mark(struct tr_receipt *r, struct tr_conn *c, uint64_t tokens);
+/* Everything that `x` has accepted so far carries `tokens` tokens. */
+void tr_receipt_mark(struct tr_receipt *r, struct tr_exchange *x, uint64_t tokens);
 
 /* The reader is gone, or is cut now, with `acked` bytes at him; another may come. */
 void tr_receipt_part(struct tr_receipt *r, uint64_t acked);
@@ -56,7 +56,7 @@ void tr_receipt_resume(struct tr_receipt *r);
 
 /* The answer has been handed over completely: the record is written when the peer has it.  If he never
  * gets it and the stream is still kept, another reader may.  Without memory there is no record. */
-void tr_receipt_deliver_later(struct tr_receipt *r, struct tr_fe *fe, struct tr_conn *c);
+void tr_receipt_deliver_later(struct tr_receipt *r, struct tr_fe *fe, struct tr_exchange *x);
 
 /* The stream ends here, with `acked` bytes at its reader, if it has one: writes the record, or leaves
  * that to an answer that is on its way. */

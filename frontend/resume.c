@@ -14,7 +14,7 @@
 
 void tr_resume_give(struct tr_stream *s, const struct tr_reader *r)
 {
-    if (s->conn)
+    if (s->x)
         tr_stream_part(s);
     tr_hold_leave(s);
     tr_choice_rewind(s, &s->choice[0]);
@@ -27,7 +27,7 @@ void tr_resume_give(struct tr_stream *s, const struct tr_reader *r)
     s->drain_since_ns = 0;
     s->queue_seen = UINT32_MAX;
     s->prefill_seen = 0;
-    s->conn = r->conn;
+    s->x = r->x;
     tr_stream_bind(s);
     s->dialect->event(s, &(struct tr_event){.type = TR_EV_STARTED, .members = 1});
     s->rang = true; /* the look at its clock arms it */
@@ -38,17 +38,17 @@ void tr_resume_give(struct tr_stream *s, const struct tr_reader *r)
 /* Answered instead of a stream; whoever comes next finds it held. */
 static void answer_position(struct tr_stream *s)
 {
-    struct tr_conn *c = s->conn;
-    uint64_t acked = tr_conn_acked(c), has = s->resume_at, is = s->number;
+    struct tr_exchange *x = s->x;
+    uint64_t acked = tr_exchange_acked(x), has = s->resume_at, is = s->number;
 
     if (!tr_stream_hold(s, acked))
         tr_stream_drop(s, TR_ERR_CLIENT_GONE, acked);
     if (has == is)
-        tr_conn_reply(c, 204, NULL, NULL, 0);
+        tr_exchange_reply(x, 204, NULL, NULL, 0);
     else
-        tr_conn_errorf(c, TR_ERR_BAD_PARAM, "after",
-                       "There is no event %llu: the last one so far is %llu.",
-                       (unsigned long long)has - 1, (unsigned long long)is - 1);
+        tr_exchange_errorf(x, TR_ERR_BAD_PARAM, "after",
+                           "There is no event %llu: the last one so far is %llu.",
+                           (unsigned long long)has - 1, (unsigned long long)is - 1);
 }
 
 bool tr_resume_reached(struct tr_stream *s, bool all_out)
@@ -68,7 +68,7 @@ void tr_resume_begins(struct tr_stream *s)
 {
     const struct tr_choice *ch = &s->choice[0];
 
-    tr_receipt_mark(&s->receipt, s->conn, ch->sent - ch->event_tokens);
+    tr_receipt_mark(&s->receipt, s->x, ch->sent - ch->event_tokens);
     tr_stat_add(s->fe->stat, TR_STAT_RESUMED, 1);
 }
 
@@ -84,15 +84,15 @@ static void wait_nothing(void *owner)
     (void)owner;
 }
 
-static void wait_gone(void *owner, enum tr_conn_why why)
+static void wait_gone(void *owner, enum tr_gone why)
 {
     struct tr_stream *s = owner;
 
     (void)why;
-    s->hold.waiter.conn = NULL;
+    s->hold.waiter.x = NULL;
 }
 
-static const struct tr_conn_owner_ops wait_ops = {
+static const struct tr_owner_ops wait_ops = {
     .writable = wait_nothing, .half_closed = wait_nothing, .gone = wait_gone};
 
 void tr_resume_wait(struct tr_stream *s, const struct tr_reader *r)
@@ -100,7 +100,7 @@ void tr_resume_wait(struct tr_stream *s, const struct tr_reader *r)
     tr_resume_refuse(s, TR_ERR_STREAM_TAKEN); /* the newest reader wins */
     s->hold.waiter = *r;
     s->hold.wait_ns = tr_now_ns() + WAIT_NS;
-    tr_conn_bind(r->conn, &wait_ops, s);
+    tr_exchange_bind(r->x, &wait_ops, s);
     tr_stream_due(s);
 }
 
@@ -108,29 +108,29 @@ bool tr_resume_waiter(struct tr_stream *s)
 {
     struct tr_reader r = s->hold.waiter;
 
-    if (!r.conn)
+    if (!r.x)
         return false;
-    s->hold.waiter.conn = NULL;
-    tr_conn_unbind(r.conn);
+    s->hold.waiter.x = NULL;
+    tr_exchange_unbind(r.x);
     tr_resume_give(s, &r);
     return true;
 }
 
 void tr_resume_refuse(struct tr_stream *s, enum tr_err e)
 {
-    struct tr_conn *c = s->hold.waiter.conn;
+    struct tr_exchange *x = s->hold.waiter.x;
 
-    s->hold.waiter.conn = NULL;
-    if (c)
-        tr_conn_error(c, e, NULL, NULL);
+    s->hold.waiter.x = NULL;
+    if (x)
+        tr_exchange_error(x, e, NULL, NULL);
 }
 
 bool tr_resume_is_waited_for(struct tr_stream *s, uint64_t now)
 {
     const struct tr_ring *r = tr_ring_at(s->fe->shm, s->name.slot);
 
-    if (!s->hold.waiter.conn || now < s->hold.wait_ns)
-        return s->hold.waiter.conn;
+    if (!s->hold.waiter.x || now < s->hold.wait_ns)
+        return s->hold.waiter.x;
     /* An engine that is at work and does not give away what has ended: it has been let go. */
     bool over = tr_fe_ready(s->fe) == TR_OK &&
                 tr_state_terminal(atomic_load_explicit(&r->state, memory_order_acquire));

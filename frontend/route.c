@@ -51,6 +51,16 @@ const struct tr_route *tr_route_find(const struct tr_route *routes, size_t n,
     return found;
 }
 
+tr_error_body *tr_route_errors(const struct tr_route *routes, size_t n, struct tr_slice path)
+{
+    struct tr_slice part;
+
+    for (size_t i = 0; i < n; i++)
+        if (matches(routes[i].pattern, path, &part))
+            return routes[i].errors;
+    return NULL;
+}
+
 void tr_route_allow(unsigned allow, char buf[96])
 {
     size_t len = 0;

@@ -8,14 +8,15 @@
 #ifndef TR_FRONTEND_ROUTE_H
 #define TR_FRONTEND_ROUTE_H
 
-#include "frontend/conn.h"
+#include "frontend/exchange.h"
 
 /* In the order a table reads best, not the tightest. */
 struct tr_route {               // NOLINT(clang-analyzer-optin.performance.Padding)
     enum tr_http_method method; /* a GET route answers HEAD too */
     const char *pattern;
     tr_handler *handler;
-    unsigned flags; /* TR_ROUTE_* and, above bit 8, the caller's own */
+    tr_error_body *errors; /* how errors on this path look; NULL: OpenAI's */
+    unsigned flags;        /* TR_ROUTE_* and, above bit 8, the caller's own */
 };
 
 enum {
@@ -27,6 +28,9 @@ enum {
 const struct tr_route *tr_route_find(const struct tr_route *routes, size_t n,
                                      enum tr_http_method method, struct tr_slice path,
                                      struct tr_slice *id, unsigned *allow);
+
+/* How errors on this path look, whatever the method; NULL: as OpenAI's, or no such path. */
+tr_error_body *tr_route_errors(const struct tr_route *routes, size_t n, struct tr_slice path);
 
 /* "GET, HEAD, OPTIONS" for the methods of `allow`; OPTIONS is always in it. */
 void tr_route_allow(unsigned allow, char buf[96]);

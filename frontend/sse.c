@@ -36,6 +36,10 @@ int tr_frame_event(struct tr_emit *e, enum tr_frame f, const char *id, const cha
         line(e, "id: ", id);
     if ((f == TR_SSE_NATIVE || f == TR_SSE_TYPED) && type)
         line(e, "event: ", type);
+    if (f == TR_JSON) {
+        tr_emit_bytes(e, json, len);
+        return e->failed ? -ENOMEM : 0;
+    }
     if (f != TR_NDJSON)
         put(e, "data: ");
     tr_emit_bytes(e, json, len);
@@ -51,7 +55,9 @@ void tr_frame_done(struct tr_emit *e, enum tr_frame f)
 
 void tr_frame_keepalive(struct tr_emit *e, enum tr_frame f)
 {
-    if (f == TR_NDJSON)
+    if (f == TR_JSON)
+        put(e, "{\"type\":\"keepalive\"}");
+    else if (f == TR_NDJSON)
         put(e, "{\"type\":\"keepalive\"}\n");
     else
         put(e, f == TR_SSE_NATIVE ? ": keepalive\n" : ": keepalive\n\n");

@@ -3,7 +3,7 @@
  *
  * Path: http > tokens > subq > engine > step > ring > detok > event [frame] > socket
  *
- * A frame is appended to `e` by tr_emit_bytes; one frame is one tr_conn_stream_write, so one HTTP
+ * A frame is appended to `e` by tr_emit_bytes; one frame is one tr_exchange_stream_write, so one HTTP
  * chunk.  Line ends are LF; the JSON is one line (the emitter never writes a raw line end, and a
  * payload that holds one is refused).  Shapes, chosen by route and never mixed:
  *
@@ -11,6 +11,7 @@
  *   TR_SSE_TYPED   event: T / data: J           Responses, Messages
  *   TR_SSE_NATIVE  id: I / event: T / data: J   /v1/streams
  *   TR_NDJSON      J                            /v1/streams with Accept: application/x-ndjson
+ *   TR_JSON        J without a line end         a carrier that has messages of its own
  *
  * Format: the HTML standard, server-sent events.  Keep-alives: DESIGN section 7.  A comment with
  * its blank line after an `id:` crashes several client libraries (they dispatch an event that has
@@ -20,7 +21,7 @@
 
 #include "frontend/emit.h"
 
-enum tr_frame { TR_SSE_BARE, TR_SSE_TYPED, TR_SSE_NATIVE, TR_NDJSON };
+enum tr_frame { TR_SSE_BARE, TR_SSE_TYPED, TR_SSE_NATIVE, TR_NDJSON, TR_JSON };
 
 /* The value of Content-Type for a stream in this shape. */
 const char *tr_frame_content_type(enum tr_frame f);

@@ -101,8 +101,15 @@ static void on_writable(void *owner)
 
 void tr_stream_probe(struct tr_stream *s)
 {
+    if (s->x && tr_exchange_probe(s->x)) {
+        s->last_byte_ns = tr_now_ns();
+        return;
+    }
     tr_emit_reset(&s->fe->frame);
-    tr_frame_keepalive(&s->fe->frame, s->frame);
+    if (s->dialect->keepalive)
+        s->dialect->keepalive(&s->fe->frame);
+    else
+        tr_frame_keepalive(&s->fe->frame, s->frame);
     tr_stream_write_frame(s);
 }
 
@@ -118,30 +125,30 @@ static void on_half_closed(void *owner)
         tr_stream_cut(s, TR_ERR_CLIENT_GONE);
 }
 
-static void on_gone(void *owner, enum tr_conn_why why)
+static void on_gone(void *owner, enum tr_gone why)
 {
-    static const enum tr_err err[] = {[TR_CONN_RESET] = TR_ERR_CLIENT_GONE,
-                                      [TR_CONN_SLOW] = TR_ERR_SLOW_CLIENT,
-                                      [TR_CONN_SHUT] = TR_ERR_DRAIN_LIMIT};
+    static const enum tr_err err[] = {[TR_GONE_RESET] = TR_ERR_CLIENT_GONE,
+                                      [TR_GONE_SLOW] = TR_ERR_SLOW_CLIENT,
+                                      [TR_GONE_SHUT] = TR_ERR_DRAIN_LIMIT};
     struct tr_stream *s = owner;
-    uint64_t acked = tr_conn_acked(s->conn);
+    uint64_t acked = tr_exchange_acked(s->x);
 
-    if (why == TR_CONN_SHUT && !tr_conn_blocked_ns(s->conn)) /* it would have taken the event */
+    if (why == TR_GONE_SHUT && !tr_exchange_blocked_ns(s->x)) /* it would have taken the event */
         tr_stat_add(s->fe->stat, TR_STAT_NO_TERMINAL, 1);
-    if (why == TR_CONN_SHUT || !tr_stream_hold(s, acked))
+    if (why == TR_GONE_SHUT || !tr_stream_hold(s, acked))
         tr_stream_drop(s, err[why], acked);
 }
 
-static const struct tr_conn_owner_ops owner_ops = {
+static const struct tr_owner_ops owner_ops = {
     .writable = on_writable, .half_closed = on_half_closed, .gone = on_gone};
 
 /* ---- start ---- */
 
-void tr_stream_refuse(struct tr_fe *fe, struct tr_conn *c, enum tr_err e)
+void tr_stream_refuse(struct tr_fe *fe, struct tr_exchange *x, enum tr_err e)
 {
     tr_stat_add(fe->stat,
                 e == TR_ERR_OVERLOADED ? TR_STAT_REFUSED_OVERLOAD : TR_STAT_REFUSED_UNAVAILABLE, 1);
-    tr_conn_error(c, e, NULL, NULL);
+    tr_exchange_error(x, e, NULL, NULL);
 }
 
 /* An answer that is not streamed is rendered as it comes; what cannot fit is refused before it
@@ -161,7 +168,7 @@ static bool answer_fits(const struct tr_fe *fe, const struct tr_ask *a)
     return entries * tr_lp_estimate(a->chat, a->params.n_top) <= fe->cfg->max_body;
 }
 
-struct tr_stream *tr_stream_make(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask)
+struct tr_stream *tr_stream_make(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask)
 {
     uint32_t n = ask->n_prompts * ask->n;
     struct tr_stream *s = calloc(1, sizeof(*s) + n * sizeof(s->choice[0]));
@@ -169,7 +176,7 @@ struct tr_stream *tr_stream_make(struct tr_fe *fe, struct tr_conn *c, struct tr_
     if (!s)
         return NULL;
     s->fe = fe;
-    s->conn = c;
+    s->x = x;
     s->ask = ask;
     s->n = n;
     s->created = ask->created;
@@ -183,9 +190,9 @@ struct tr_stream *tr_stream_make(struct tr_fe *fe, struct tr_conn *c, struct tr_
 
 void tr_stream_bind(struct tr_stream *s)
 {
-    tr_conn_header(s->conn, "X-Tokenring-Stream", s->stream_id);
-    tr_conn_bind(s->conn, &owner_ops, s);
-    s->bytes_before = tr_conn_accepted(s->conn);
+    tr_exchange_header(s->x, "X-Tokenring-Stream", s->stream_id);
+    tr_exchange_bind(s->x, &owner_ops, s);
+    s->bytes_before = tr_exchange_accepted(s->x);
     s->last_byte_ns = tr_now_ns();
     s->head_due = s->ask->stream;
 }
@@ -197,12 +204,12 @@ void tr_stream_head(struct tr_stream *s)
     s->head_due = false;
     if (s->resumed)
         tr_resume_begins(s);
-    tr_conn_stream_begin(s->conn, tr_frame_content_type(s->frame));
+    tr_exchange_stream_begin(s->x, tr_frame_content_type(s->frame));
 }
 
 void tr_stream_opened(struct tr_stream *s)
 {
-    if (tr_conn_half_closed(s->conn))
+    if (tr_exchange_half_closed(s->x))
         on_half_closed(s);
 }
 
@@ -239,7 +246,7 @@ void tr_stream_enter(struct tr_stream *s, const struct tr_admitted *ad)
     tr_stream_due(s);
 }
 
-void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
+void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask,
                      const struct tr_dialect *dialect, enum tr_frame frame)
 {
     struct tr_admitted ad;
@@ -247,17 +254,17 @@ void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
 
     if (!answer_fits(fe, ask)) {
         tr_stat_add(fe->stat, TR_STAT_REFUSED_INVALID, 1);
-        tr_conn_errorf(c, TR_ERR_BAD_PARAM, "logprobs",
-                       "The logprobs of this answer would not fit into one body of %zu bytes: "
-                       "stream it, or set a smaller max_tokens.",
-                       fe->cfg->max_body);
+        tr_exchange_errorf(x, TR_ERR_BAD_PARAM, "logprobs",
+                           "The logprobs of this answer would not fit into one body of %zu bytes: "
+                           "stream it, or set a smaller max_tokens.",
+                           fe->cfg->max_body);
         tr_ask_close(ask);
         return;
     }
-    s = tr_stream_make(fe, c, ask);
+    s = tr_stream_make(fe, x, ask);
     enum tr_err e = s ? tr_admit(fe, ask, &ad) : TR_ERR_INTERNAL;
     if (e) {
-        tr_stream_refuse(fe, c, e);
+        tr_stream_refuse(fe, x, e);
         if (s)
             tr_stream_free(s);
         else
@@ -282,10 +289,10 @@ void tr_stream_write_frame(struct tr_stream *s)
         return;
     }
     /* Without a reader events are only counted, and so are those that he has. */
-    if (f->len == 0 || !s->conn || tr_stream_is_past(s))
+    if (f->len == 0 || !s->x || tr_stream_is_past(s))
         return;
     tr_stream_head(s);
-    tr_conn_stream_write(s->conn, f->buf, f->len);
+    tr_exchange_stream_write(s->x, f->buf, f->len);
     s->last_byte_ns = tr_now_ns();
 }
 

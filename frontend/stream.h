@@ -15,14 +15,14 @@
  *       Whether there is an event, how a cut shows and what the log says: shm/close.def
  *   I4  after a close nothing of the ring is read any more
  *
- * Full: tr_conn_room says 0, `sent` stands still, the window closes, the engine parks the sequence.
+ * Full: tr_exchange_room says 0, `sent` stands still, the window closes, the engine parks the sequence.
  * Engine died: the ring stands still until the next one goes on with it; keep-alives meanwhile.  The
  * slot was taken away, or no engine comes any more: engine_lost. */
 #ifndef TR_FRONTEND_STREAM_H
 #define TR_FRONTEND_STREAM_H
 
 #include "frontend/admit.h"
-#include "frontend/conn.h"
+#include "frontend/exchange.h"
 #include "frontend/event.h"
 #include "frontend/logprobs.h"
 #include "frontend/receipt.h"
@@ -80,7 +80,7 @@ struct tr_choice {
 
 /* Who wants to read a stream, from which event on, in which shape. */
 struct tr_reader {
-    struct tr_conn *conn; /* NULL: nobody */
+    struct tr_exchange *x; /* NULL: nobody */
     const struct tr_dialect *dialect;
     enum tr_frame frame;
     int64_t after; /* number of the last event it has; -1: none */
@@ -104,7 +104,7 @@ struct tr_hold {
 
 struct tr_stream {
     struct tr_fe *fe;
-    struct tr_conn *conn; /* NULL: no reader (hold.h) */
+    struct tr_exchange *x; /* NULL: no reader (hold.h) */
     struct tr_ask *ask;
     const struct tr_dialect *dialect;
     enum tr_frame frame;
@@ -144,11 +144,11 @@ struct tr_stream {
 
 /* Takes the request over: admits it and binds the connection, or answers the error.  `ask` is
  * owned from here on in every case. */
-void tr_stream_start(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask,
+void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask,
                      const struct tr_dialect *dialect, enum tr_frame frame);
 
 /* Answers a request that cannot be admitted, and counts it. */
-void tr_stream_refuse(struct tr_fe *fe, struct tr_conn *c, enum tr_err e);
+void tr_stream_refuse(struct tr_fe *fe, struct tr_exchange *x, enum tr_err e);
 
 /* Looks at the streams that are due and at rings with news, and does what can be done.  True if
  * anything moved. */

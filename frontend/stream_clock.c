@@ -20,10 +20,10 @@
 static bool drains_too_slowly(struct tr_stream *s, uint64_t now)
 {
     const struct tr_frontend_config *cfg = s->fe->cfg;
-    uint64_t taken = tr_conn_accepted(s->conn) - tr_conn_unsent(s->conn);
+    uint64_t taken = tr_exchange_accepted(s->x) - tr_exchange_unsent(s->x);
     uint64_t span = cfg->write_deadline_ns ? cfg->write_deadline_ns : 30000000000ull;
 
-    if (!cfg->min_drain_bps || tr_conn_unsent(s->conn) == 0) {
+    if (!cfg->min_drain_bps || tr_exchange_unsent(s->x) == 0) {
         s->drain_since_ns = 0;
         return false;
     }
@@ -104,7 +104,7 @@ static void deadline(struct tr_stream *s, uint64_t now)
 
 static bool stuck(const struct tr_stream *s, uint64_t now)
 {
-    uint64_t since = tr_conn_blocked_ns(s->conn);
+    uint64_t since = tr_exchange_blocked_ns(s->x);
 
     if (!s->gate_ns || !since || now < s->gate_ns || !tr_stream_outcome(s))
         return false;
@@ -118,7 +118,7 @@ static void keep_alive(struct tr_stream *s, uint64_t now)
 
     if (!beat)
         return;
-    if (now - s->last_byte_ns >= beat && tr_conn_unsent(s->conn) == 0) {
+    if (now - s->last_byte_ns >= beat && tr_exchange_unsent(s->x) == 0) {
         tr_stream_probe(s);
         tr_stat_add(s->fe->stat, TR_STAT_KEEPALIVES, 1);
     }
@@ -130,7 +130,7 @@ static void keep_alive(struct tr_stream *s, uint64_t now)
 bool tr_stream_clock(struct tr_stream *s, uint64_t now)
 {
     deadline(s, now);
-    if (!s->conn)
+    if (!s->x)
         return tr_hold_clock(s, now);
     if (!s->ask->stream)
         return true;

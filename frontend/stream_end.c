@@ -58,7 +58,7 @@ static double seconds(uint64_t from_ns, uint64_t to_ns)
 /* Bytes that connections took of it. */
 static uint64_t bytes_of(const struct tr_stream *s)
 {
-    return s->bytes_told + (s->conn ? tr_conn_accepted(s->conn) - s->bytes_before : 0);
+    return s->bytes_told + (s->x ? tr_exchange_accepted(s->x) - s->bytes_before : 0);
 }
 
 /* One line for each request; those with a natural end only if somebody wants them. */
@@ -114,7 +114,7 @@ static void part(struct tr_stream *s, uint64_t acked)
 {
     tr_receipt_part(&s->receipt, acked);
     s->bytes_told = bytes_of(s);
-    s->conn = NULL;
+    s->x = NULL;
 }
 
 bool tr_stream_hold(struct tr_stream *s, uint64_t acked)
@@ -127,25 +127,25 @@ bool tr_stream_hold(struct tr_stream *s, uint64_t acked)
 
 bool tr_stream_set_aside(struct tr_stream *s, bool hard)
 {
-    struct tr_conn *c = s->conn;
+    struct tr_exchange *x = s->x;
 
-    if (!tr_stream_hold(s, tr_conn_acked(c)))
+    if (!tr_stream_hold(s, tr_exchange_acked(x)))
         return false;
-    tr_conn_stream_abort(c, hard);
+    tr_exchange_stream_abort(x, hard);
     return true;
 }
 
 void tr_stream_part(struct tr_stream *s)
 {
-    struct tr_conn *c = s->conn;
+    struct tr_exchange *x = s->x;
 
-    part(s, tr_conn_acked(c));
-    tr_conn_stream_abort(c, false);
+    part(s, tr_exchange_acked(x));
+    tr_exchange_stream_abort(x, false);
 }
 
 void tr_stream_forget(struct tr_stream *s)
 {
-    if (s->conn)
+    if (s->x)
         tr_stream_part(s);
     tr_log(TR_LOG_DEBUG, "stream %s has gone to another frontend", s->stream_id);
     tr_stream_free(s);
@@ -153,7 +153,7 @@ void tr_stream_forget(struct tr_stream *s)
 
 void tr_stream_drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
 {
-    uint64_t seen = s->conn ? tr_now_ns() : s->hold.gone_ns;
+    uint64_t seen = s->x ? tr_now_ns() : s->hold.gone_ns;
 
     tr_resume_refuse(s, why);
     if (s->hold.taking) { /* whoever has it then ends it */
@@ -181,14 +181,14 @@ void tr_stream_drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
 void tr_stream_cut(struct tr_stream *s, enum tr_err why)
 {
     const struct tr_close_info *i = tr_close_info(tr_close_by(why));
-    struct tr_conn *c = s->conn;
-    uint64_t acked = tr_conn_acked(c);
+    struct tr_exchange *x = s->x;
+    uint64_t acked = tr_exchange_acked(x);
 
     if (tr_stream_set_aside(s, i->cut == TR_CUT_RESET))
         return;
-    if (i->told == TR_TOLD_EVENT && !tr_conn_blocked_ns(c))
+    if (i->told == TR_TOLD_EVENT && !tr_exchange_blocked_ns(x))
         tr_stat_add(s->fe->stat, TR_STAT_NO_TERMINAL, 1);
-    tr_conn_stream_abort(c, i->cut == TR_CUT_RESET);
+    tr_exchange_stream_abort(x, i->cut == TR_CUT_RESET);
     tr_stream_drop(s, why, acked);
 }
 
@@ -229,7 +229,7 @@ void tr_stream_mark(struct tr_stream *s, bool whole)
 
     for (uint32_t k = 0; k < s->n; k++)
         tokens += s->choice[k].sent;
-    tr_receipt_mark(&s->receipt, s->conn, whole ? tr_stream_usage(s).completion : tokens);
+    tr_receipt_mark(&s->receipt, s->x, whole ? tr_stream_usage(s).completion : tokens);
 }
 
 static void end_streamed(struct tr_stream *s, enum tr_err e)
@@ -261,16 +261,16 @@ static void end_streamed(struct tr_stream *s, enum tr_err e)
 
 static void hand_over(struct tr_stream *s)
 {
-    struct tr_conn *c = s->conn;
+    struct tr_exchange *x = s->x;
 
-    tr_conn_stream_end(c);
-    tr_receipt_deliver_later(&s->receipt, s->fe, c);
+    tr_exchange_stream_end(x);
+    tr_receipt_deliver_later(&s->receipt, s->fe, x);
 }
 
 static void end_whole(struct tr_stream *s, enum tr_err e)
 {
     struct tr_emit *json = &s->fe->json;
-    struct tr_conn *c = s->conn;
+    struct tr_exchange *x = s->x;
 
     if (!e) {
         uint64_t all = UINT64_MAX; /* something is left only if this process is about to end */
@@ -282,16 +282,16 @@ static void end_whole(struct tr_stream *s, enum tr_err e)
             e = s->failure = TR_ERR_INTERNAL;
     }
     if (e) {
-        tr_conn_error(c, e, NULL, NULL);
+        tr_exchange_error(x, e, NULL, NULL);
     } else {
         s->receipt.rec.first_byte_ns = tr_now_ns();
         tr_hist_add(s->fe->stat, TR_HIST_FIRST_BYTE,
                     s->receipt.rec.first_byte_ns - s->ask->arrival_ns);
-        tr_conn_reply(c, 200, "application/json", json->buf, json->len);
-        tr_receipt_mark(&s->receipt, c, tr_stream_usage(s).completion);
+        tr_exchange_reply(x, 200, "application/json", json->buf, json->len);
+        tr_receipt_mark(&s->receipt, x, tr_stream_usage(s).completion);
     }
     tr_emit_reset(json); /* gives a large body's memory back */
-    tr_receipt_deliver_later(&s->receipt, s->fe, c);
+    tr_receipt_deliver_later(&s->receipt, s->fe, x);
 }
 
 /* The connection has all of it and is no longer ours.  The client may lose it with the last bytes on
@@ -301,7 +301,7 @@ static bool keep_told(struct tr_stream *s)
     if (!tr_hold_take(s))
         return false;
     s->bytes_told = bytes_of(s);
-    s->conn = NULL;
+    s->x = NULL;
     s->told = true;
     return true;
 }
@@ -350,9 +350,9 @@ void tr_streams_end_all(struct tr_fe *fe, enum tr_err why)
         next = s->next;
         if (!s->failure && !tr_stream_all_ended(s))
             s->failure = why;
-        if (!s->conn)
+        if (!s->x)
             tr_stream_drop(s, why, 0);
-        else if (s->ask->stream && tr_conn_room(s->conn) == 0)
+        else if (s->ask->stream && tr_exchange_room(s->x) == 0)
             tr_stream_cut(s, why);
         else
             end(s);

@@ -6,8 +6,8 @@
 #include "frontend/stream.h"
 
 /* A stream of as many choices as the ask has, on no list yet; NULL: out of memory, the ask is still the
- * caller's.  `c` NULL: without a reader. */
-struct tr_stream *tr_stream_make(struct tr_fe *fe, struct tr_conn *c, struct tr_ask *ask);
+ * caller's.  `x` NULL: without a reader. */
+struct tr_stream *tr_stream_make(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask);
 /* Its name, its choices, its clock: it is one of the frontend's from here on. */
 void tr_stream_enter(struct tr_stream *s, const struct tr_admitted *ad);
 /* How its events look. */

@@ -13,8 +13,7 @@ static void lifecycle(struct tr_stream *s)
     struct tr_choice *ch = &s->choice[0];
     const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
 
-    if (!s->conn || !s->ask->stream || s->dialect != &tr_dialect_native ||
-        tr_conn_room(s->conn) == 0)
+    if (!s->x || !s->ask->stream || !s->dialect->lifecycle || tr_exchange_room(s->x) == 0)
         return;
     if (ch->state == TR_WAITING) {
         uint32_t pos = atomic_load_explicit(&r->queue_pos, memory_order_relaxed);
@@ -76,7 +75,7 @@ static bool pump_one(struct tr_stream *s)
 
     if (is_settled(s))
         return true;
-    if (!s->conn && !tr_resume_waiter(s))
+    if (!s->x && !tr_resume_waiter(s))
         return pump_held(s);
     opening = s->head_due && s->ask->stream;
     for (uint32_t k = 0; k < s->n; k++) {
@@ -105,7 +104,7 @@ static bool pump_one(struct tr_stream *s)
     if (ended && all_out && tr_stream_try_end(s))
         return true;
     if (moved && s->ask->stream)
-        tr_conn_flush(s->conn); /* all that was ready leaves in one write */
+        tr_exchange_flush(s->x); /* all that was ready leaves in one write */
     if (ended && all_out)
         return moved;
     if (ended && !s->gate_ns && tr_stream_outcome(s)) {

@@ -10,21 +10,22 @@
 /* A body longer than this is a worker's: about 2 ms of the loop's time. */
 enum { INLINE_BYTES = 16 << 10 };
 
-struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_conn *c, const struct tr_http_request *rq)
+struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_exchange *x,
+                            const struct tr_http_request *rq)
 {
     struct tr_task *t = calloc(1, sizeof(*t));
 
     if (t)
-        t->ask = tr_ask_new(fe, tr_conn_take_body(c), rq->body.len);
+        t->ask = tr_ask_new(fe, tr_exchange_take_body(x), rq->body.len);
     if (!t || !t->ask) {
         free(t);
-        tr_conn_error(c, TR_ERR_INTERNAL, "Out of memory.", NULL);
+        tr_exchange_error(x, TR_ERR_INTERNAL, "Out of memory.", NULL);
         return NULL;
     }
     tr_emit_init(&t->out);
     atomic_init(&t->gone, false);
     t->fe = fe;
-    t->conn = c;
+    t->x = x;
     return t;
 }
 
@@ -42,10 +43,10 @@ void tr_task_free(struct tr_task *t)
 
 static void finish(struct tr_task *t)
 {
-    if (t->conn && t->rc == 0)
-        t->answer(t, t->fe, t->conn);
-    else if (t->conn)
-        tr_api_refuse(t->fe, t->conn, &t->fault);
+    if (t->x && t->rc == 0)
+        t->answer(t, t->fe, t->x);
+    else if (t->x)
+        tr_api_refuse(t->fe, t->x, &t->fault);
     tr_task_free(t);
 }
 
@@ -56,12 +57,12 @@ static struct tr_task *task_of(struct tr_job *j)
     return (struct tr_task *)((char *)j - offsetof(struct tr_task, job));
 }
 
-static void conn_gone(void *owner, enum tr_conn_why why)
+static void conn_gone(void *owner, enum tr_gone why)
 {
     struct tr_task *t = owner;
 
     (void)why;
-    t->conn = NULL;
+    t->x = NULL;
     atomic_store_explicit(&t->gone, true, memory_order_relaxed);
 }
 
@@ -72,7 +73,7 @@ static void conn_nothing(void *owner)
     (void)owner;
 }
 
-static const struct tr_conn_owner_ops owner_ops = {
+static const struct tr_owner_ops owner_ops = {
     .writable = conn_nothing, .half_closed = conn_nothing, .gone = conn_gone};
 
 static void work(struct tr_job *j)
@@ -88,8 +89,8 @@ static void done(struct tr_job *j)
     struct tr_task *t = task_of(j);
 
     t->fe->n_asks--;
-    if (t->conn)
-        tr_conn_unbind(t->conn);
+    if (t->x)
+        tr_exchange_unbind(t->x);
     finish(t);
 }
 
@@ -105,10 +106,10 @@ void tr_task_run(struct tr_task *t)
     t->job = (struct tr_job){.work = work, .done = done};
     if (tr_workers_push(fe->workers, &t->job)) {
         tr_stat_add(fe->stat, TR_STAT_REFUSED_OVERLOAD, 1);
-        tr_conn_error(t->conn, TR_ERR_OVERLOADED, NULL, NULL);
+        tr_exchange_error(t->x, TR_ERR_OVERLOADED, NULL, NULL);
         tr_task_free(t);
         return;
     }
     fe->n_asks++;
-    tr_conn_bind(t->conn, &owner_ops, t);
+    tr_exchange_bind(t->x, &owner_ops, t);
 }

@@ -9,7 +9,7 @@
 #define TR_FRONTEND_TASK_H
 
 #include "frontend/ask.h"
-#include "frontend/conn.h"
+#include "frontend/exchange.h"
 #include "frontend/emit.h"
 #include "frontend/event.h"
 #include "frontend/sse.h"
@@ -24,24 +24,24 @@ struct tr_task {
     struct tr_emit out;    /* an answer that `make` wrote, if it writes one */
 
     /* What `make` and `answer` of a POST that starts work need besides. */
-    enum tr_api api;
     const struct tr_dialect *dialect;
     enum tr_frame frame;
     enum tr_err refusal; /* nothing is open: what to say if the body is good */
 
     int (*make)(struct tr_task *t); /* 0, or -EINVAL with fault */
-    void (*answer)(struct tr_task *t, struct tr_fe *fe, struct tr_conn *c);
+    void (*answer)(struct tr_task *t, struct tr_fe *fe, struct tr_exchange *x);
 
     /* private */
     struct tr_job job;
     struct tr_fe *fe;
-    struct tr_conn *conn; /* NULL: gone */
-    atomic_bool gone;     /* the same for the worker */
+    struct tr_exchange *x; /* NULL: gone */
+    atomic_bool gone;      /* the same for the worker */
     int rc;
 };
 
 /* A task that takes the request's body over.  NULL: out of memory, answered. */
-struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_conn *c, const struct tr_http_request *rq);
+struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_exchange *x,
+                            const struct tr_http_request *rq);
 
 /* Whether the body is so long that a worker should have it. */
 bool tr_task_is_long(const struct tr_task *t);

@@ -73,7 +73,7 @@ static struct {
     bool need_key;
     bool cancel_on_fin; /* as a handler of non-streamed requests does */
     unsigned half_closed, gone, writables, ended;
-    enum tr_conn_why why;
+    enum tr_gone why;
     uint64_t flood_bytes; /* of one /flood answer */
     size_t max_unsent;
     uint64_t delivered, delivered_of;
@@ -84,12 +84,12 @@ static struct {
 
 /* The owner of an answer that takes time. */
 struct slow {
-    struct tr_conn *c;
+    struct tr_exchange *x;
     struct event *timer;
     uint64_t left; /* events, or bytes of a flood */
     uint64_t begin;
     bool flood;
-    struct tr_conn_delivery delivery;
+    struct tr_delivered delivery;
 };
 
 static void slow_free(struct slow *s)
@@ -98,7 +98,7 @@ static void slow_free(struct slow *s)
     free(s);
 }
 
-static void delivered(struct tr_conn_delivery *d, uint64_t acked)
+static void delivered(struct tr_delivered *d, uint64_t acked)
 {
     struct slow *s = (struct slow *)((char *)d - offsetof(struct slow, delivery));
     rig.delivered = acked;
@@ -109,24 +109,24 @@ static void delivered(struct tr_conn_delivery *d, uint64_t acked)
 
 static void slow_end(struct slow *s)
 {
-    struct tr_conn *c = s->c;
+    struct tr_exchange *x = s->x;
     rig.ended++;
     event_del(s->timer);
-    tr_conn_stream_end(c);
+    tr_exchange_stream_end(x);
     s->delivery.done = delivered;
-    s->delivery.upto = tr_conn_accepted(c);
-    tr_conn_deliver(c, &s->delivery);
+    s->delivery.upto = tr_exchange_accepted(x);
+    tr_exchange_deliver(x, &s->delivery);
 }
 
 static void flood_on(struct slow *s)
 {
     static const char block[1000];
-    while (s->left && tr_conn_room(s->c) > 0) {
+    while (s->left && tr_exchange_room(s->x) > 0) {
         size_t n = s->left < sizeof(block) ? (size_t)s->left : sizeof(block);
-        tr_conn_stream_write(s->c, block, n);
+        tr_exchange_stream_write(s->x, block, n);
         s->left -= n;
-        if (tr_conn_unsent(s->c) > rig.max_unsent)
-            rig.max_unsent = tr_conn_unsent(s->c);
+        if (tr_exchange_unsent(s->x) > rig.max_unsent)
+            rig.max_unsent = tr_exchange_unsent(s->x);
     }
     if (s->left == 0)
         slow_end(s);
@@ -144,21 +144,21 @@ static void slow_half_closed(void *owner)
     struct slow *s = owner;
     rig.half_closed++;
     if (s->begin) {
-        tr_conn_stream_write(s->c, ": probe\n\n", 9);
+        tr_exchange_stream_write(s->x, ": probe\n\n", 9);
     } else if (rig.cancel_on_fin) {
-        tr_conn_stream_abort(s->c, false);
+        tr_exchange_stream_abort(s->x, false);
         slow_free(s);
     }
 }
 
-static void slow_gone(void *owner, enum tr_conn_why why)
+static void slow_gone(void *owner, enum tr_gone why)
 {
     rig.gone++;
     rig.why = why;
     slow_free(owner);
 }
 
-static const struct tr_conn_owner_ops slow_ops = {slow_writable, slow_half_closed, slow_gone};
+static const struct tr_owner_ops slow_ops = {slow_writable, slow_half_closed, slow_gone};
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
@@ -170,91 +170,91 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
         return;
     }
     s->left--;
-    tr_conn_stream_write(s->c, line,
-                         (size_t)snprintf(line, sizeof(line), "data: %u\n\n", (unsigned)s->left));
+    tr_exchange_stream_write(
+        s->x, line, (size_t)snprintf(line, sizeof(line), "data: %u\n\n", (unsigned)s->left));
     event_add(s->timer, &(struct timeval){0, 1000});
 }
 
-static struct slow *slow_new(struct tr_conn *c)
+static struct slow *slow_new(struct tr_exchange *x)
 {
     struct slow *s = calloc(1, sizeof(*s));
     cr_assert(s);
-    s->c = c;
+    s->x = x;
     s->timer = event_new(rig.base, -1, 0, on_tick, s);
-    tr_conn_bind(c, &slow_ops, s);
+    tr_exchange_bind(x, &slow_ops, s);
     return s;
 }
 
-static void do_ping(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_ping(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)rq, (void)ctx;
-    tr_conn_reply(c, 200, "text/plain", "pong", 4);
+    tr_exchange_reply(x, 200, "text/plain", "pong", 4);
 }
 
-static void do_echo(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_echo(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)ctx;
-    tr_conn_reply(c, 200, "application/octet-stream", rq->body.p, rq->body.len);
+    tr_exchange_reply(x, 200, "application/octet-stream", rq->body.p, rq->body.len);
 }
 
-static void do_hold(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_hold(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)rq, (void)ctx;
-    slow_new(c);
+    slow_new(x);
 }
 
-static void do_stream(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_stream(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)ctx;
     char n[16];
-    struct slow *s = slow_new(c);
+    struct slow *s = slow_new(x);
     s->left = tr_http_query(rq->http, "n", n, sizeof(n)) > 0 ? strtoull(n, NULL, 10) : 3;
     s->begin = 1;
-    tr_conn_stream_begin(c, "text/event-stream");
+    tr_exchange_stream_begin(x, "text/event-stream");
     event_add(s->timer, &(struct timeval){0, 1000});
 }
 
-static void do_cut(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_cut(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)rq, (void)ctx;
-    tr_conn_stream_begin(c, "text/event-stream");
-    tr_conn_stream_write(c, "data: 1\n\n", 9);
-    tr_conn_flush(c);
-    tr_conn_stream_abort(c, false);
+    tr_exchange_stream_begin(x, "text/event-stream");
+    tr_exchange_stream_write(x, "data: 1\n\n", 9);
+    tr_exchange_flush(x);
+    tr_exchange_stream_abort(x, false);
 }
 
-static void do_flood(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_flood(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)rq, (void)ctx;
-    struct slow *s = slow_new(c);
+    struct slow *s = slow_new(x);
     s->flood = true;
     s->begin = 1;
     s->left = rig.flood_bytes;
-    tr_conn_stream_begin(c, "application/octet-stream");
+    tr_exchange_stream_begin(x, "application/octet-stream");
     flood_on(s);
 }
 
-static void do_corked(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_corked(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)rq, (void)ctx;
-    struct slow *s = slow_new(c);
-    tr_conn_stream_begin(c, "text/event-stream");
+    struct slow *s = slow_new(x);
+    tr_exchange_stream_begin(x, "text/event-stream");
     for (int i = 0; i < 10; i++)
-        tr_conn_stream_write(c, "data: x\n\n", 9);
-    cr_expect_gt(tr_conn_unsent(c), 90u);
+        tr_exchange_stream_write(x, "data: x\n\n", 9);
+    cr_expect_gt(tr_exchange_unsent(x), 90u);
     slow_end(s);
 }
 
-static void do_sink(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_sink(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)ctx;
     cr_expect_gt(rq->body.len, 0u);
     rig.sunk++;
-    tr_conn_reply(c, 200, "text/plain", "ok", 2);
+    tr_exchange_reply(x, 200, "text/plain", "ok", 2);
 }
 
 /* ?n= bytes from malloc, which the connection frees. */
-static void do_give(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_give(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)ctx;
     char buf[16];
@@ -262,54 +262,53 @@ static void do_give(struct tr_conn *c, const struct tr_http_request *rq, void *c
     char *body = n ? malloc(n) : NULL;
     for (size_t i = 0; i < n; i++)
         body[i] = (char)('a' + i % 26);
-    uint64_t before = tr_conn_accepted(c);
-    tr_conn_reply_give(c, 200, "application/octet-stream", body, n);
-    rig.given = tr_conn_accepted(c) - before;
+    uint64_t before = tr_exchange_accepted(x);
+    tr_exchange_reply_give(x, 200, "application/octet-stream", body, n);
+    rig.given = tr_exchange_accepted(x) - before;
 }
 
 /* The body leaves the connection and comes back as the answer: never copied. */
-static void do_take(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_take(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)ctx;
     size_t len = rq->body.len;
-    char *body = tr_conn_take_body(c);
-    cr_expect(body == rq->body.p && tr_conn_take_body(c) == NULL);
-    tr_conn_reply_give(c, 200, "application/octet-stream", body, len);
+    char *body = tr_exchange_take_body(x);
+    cr_expect(body == rq->body.p && tr_exchange_take_body(x) == NULL);
+    tr_exchange_reply_give(x, 200, "application/octet-stream", body, len);
 }
 
-static void do_nothing(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_nothing(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
-    (void)c, (void)rq, (void)ctx;
+    (void)x, (void)rq, (void)ctx;
 }
 
-static void do_id(struct tr_conn *c, const struct tr_http_request *rq, void *ctx)
+static void do_id(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     (void)ctx;
-    tr_conn_header(c, "X-Extra", "1");
-    cr_expect_eq(tr_conn_header(c, "X-Bad", "a\r\nb"), -EINVAL);
-    tr_conn_errorf(c, TR_ERR_MODEL_NOT_FOUND, "model", "no model '%.*s'", (int)rq->id_param.len,
-                   rq->id_param.p);
+    tr_exchange_header(x, "X-Extra", "1");
+    cr_expect_eq(tr_exchange_header(x, "X-Bad", "a\r\nb"), -EINVAL);
+    tr_exchange_errorf(x, TR_ERR_MODEL_NOT_FOUND, "model", "no model '%.*s'", (int)rq->id_param.len,
+                       rq->id_param.p);
 }
 
 static const struct tr_route routes[] = {
-    {TR_HTTP_GET, "/ping", do_ping, TR_ROUTE_OPEN},
-    {TR_HTTP_POST, "/echo", do_echo, 0},
-    {TR_HTTP_GET, "/hold", do_hold, 0},
-    {TR_HTTP_POST, "/stream", do_stream, 0},
-    {TR_HTTP_GET, "/flood", do_flood, 0},
-    {TR_HTTP_GET, "/nothing", do_nothing, 0},
-    {TR_HTTP_GET, "/give", do_give, 0},
-    {TR_HTTP_POST, "/take", do_take, 0},
-    {TR_HTTP_POST, "/sink", do_sink, 0},
-    {TR_HTTP_GET, "/cut", do_cut, 0},
-    {TR_HTTP_GET, "/corked", do_corked, 0},
-    {TR_HTTP_GET, "/models/{id*}", do_id, 0},
+    {.method = TR_HTTP_GET, .pattern = "/ping", .handler = do_ping, .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_POST, .pattern = "/echo", .handler = do_echo},
+    {.method = TR_HTTP_GET, .pattern = "/hold", .handler = do_hold},
+    {.method = TR_HTTP_POST, .pattern = "/stream", .handler = do_stream},
+    {.method = TR_HTTP_GET, .pattern = "/flood", .handler = do_flood},
+    {.method = TR_HTTP_GET, .pattern = "/nothing", .handler = do_nothing},
+    {.method = TR_HTTP_GET, .pattern = "/give", .handler = do_give},
+    {.method = TR_HTTP_POST, .pattern = "/take", .handler = do_take},
+    {.method = TR_HTTP_POST, .pattern = "/sink", .handler = do_sink},
+    {.method = TR_HTTP_GET, .pattern = "/cut", .handler = do_cut},
+    {.method = TR_HTTP_GET, .pattern = "/corked", .handler = do_corked},
+    {.method = TR_HTTP_GET, .pattern = "/models/{id*}", .handler = do_id},
 };
 
-static enum tr_err check(void *ctx, struct tr_conn *c, const struct tr_http_request *rq,
-                         const char **why)
+static enum tr_err check(void *ctx, const struct tr_http_request *rq, const char **why)
 {
-    (void)ctx, (void)c, (void)why;
+    (void)ctx, (void)why;
     struct tr_slice v = tr_http_field(rq->http, "authorization");
     return rig.need_key && (v.len != 8 || memcmp(v.p, "Bearer k", 8) != 0) ? TR_ERR_UNAUTHORIZED
                                                                            : TR_OK;
@@ -1057,7 +1056,7 @@ Test(conn, a_reader_that_takes_nothing_is_cut_as_slow)
     k->deaf = true;
     say(k, "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
     WAIT(rig.gone == 1, 3000, k);
-    cr_expect_eq(rig.why, TR_CONN_SLOW);
+    cr_expect_eq(rig.why, TR_GONE_SLOW);
     cr_expect_eq(tr_httpd_stats(rig.d)->slow_clients, 1);
     cr_expect_leq(rig.max_unsent, rig.lim.stream_buffer + 2048);
     hang_up(k);
@@ -1259,7 +1258,7 @@ Test(conn, a_fin_is_half_closed_and_a_reset_is_gone)
     reset_fd(k->fd);
     k->fd = -1;
     WAIT(rig.gone == 1, 2000, k);
-    cr_expect_eq(rig.why, TR_CONN_RESET);
+    cr_expect_eq(rig.why, TR_GONE_RESET);
     hang_up(k);
 }
 
@@ -1528,7 +1527,7 @@ Test(conn, freeing_the_server_tells_the_owners)
         pump();
     tr_listen_free(rig.l);
     tr_httpd_free(rig.d);
-    cr_expect(rig.gone == 1 && rig.why == TR_CONN_SHUT);
+    cr_expect(rig.gone == 1 && rig.why == TR_GONE_SHUT);
     rig.d = NULL;
     event_base_free(rig.base);
     close(rig.fd);

@@ -520,12 +520,12 @@ Test(http, however_a_request_is_cut_it_is_the_same_request)
 /* ---- routes ------------------------------------------------------------------------------ */
 
 static const struct tr_route routes[] = {
-    {TR_HTTP_POST, "/v1/chat/completions", NULL, 0},
-    {TR_HTTP_GET, "/v1/streams/list", NULL, 0},
-    {TR_HTTP_GET, "/v1/streams/{id}", NULL, 0},
-    {TR_HTTP_DELETE, "/v1/streams/{id}", NULL, 0},
-    {TR_HTTP_POST, "/v1/responses/{id}/cancel", NULL, 0},
-    {TR_HTTP_GET, "/v1/models/{id*}", NULL, 0},
+    {.method = TR_HTTP_POST, .pattern = "/v1/chat/completions"},
+    {.method = TR_HTTP_GET, .pattern = "/v1/streams/list"},
+    {.method = TR_HTTP_GET, .pattern = "/v1/streams/{id}"},
+    {.method = TR_HTTP_DELETE, .pattern = "/v1/streams/{id}"},
+    {.method = TR_HTTP_POST, .pattern = "/v1/responses/{id}/cancel"},
+    {.method = TR_HTTP_GET, .pattern = "/v1/models/{id*}"},
 };
 
 static int find(enum tr_http_method m, const char *path, const char *id, unsigned *allow)
