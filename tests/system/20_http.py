@@ -359,7 +359,8 @@ def request_ids():
         with Server(TINY, log_format=form, log_level="debug", ledger=False) as s:
             ids = [rid, "x\xe9\xff\x85y", "a\tb", "z" * 5000, '"}\\n{"level":"error', "2026-01-01T00:00:00Z error"]
             for i in ids:
-                s.post("/v1/completions", completion("x", max_tokens=1), headers=[f"X-Request-Id: {i}"])
+                s.post("/v1/completions", completion("x", max_tokens=1, ignore_eos=True),
+                       headers=[f"X-Request-Id: {i}"])
             check(until(lambda: s.log().count("length") >= len(ids)), f"{form}: a line for each", s.log())
             lines = s.log().splitlines()
             for line in lines:

@@ -197,7 +197,7 @@ def slow_client_that_still_reads():
             w.start()
             while not told_all():
                 if select.select([w.conn.sock], [], [], 0)[0]:
-                    w.conn.buf += w.conn.sock.recv(4096)
+                    w.conn.more(4096)
                 time.sleep(0.05)
             w.conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
             return w.read()

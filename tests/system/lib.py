@@ -596,9 +596,9 @@ class Conn:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
-    def more(self):
+    def more(self, most=65536):
         """One read; False at the end of the connection.  A reset is raised."""
-        data = b"" if self.eof else self.sock.recv(65536)
+        data = b"" if self.eof else self.sock.recv(most)
         self.eof = not data
         self.buf += data
         if self.native and not self.framed:
