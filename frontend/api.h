@@ -22,6 +22,9 @@ const struct tr_route *tr_api_routes(size_t *n);
 void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
                  const struct tr_dialect *dialect, enum tr_frame frame);
 
+/* Of a task with its dialect: parses, checks and encodes its ask (a `make` of task.h). */
+int tr_api_make(struct tr_task *t);
+
 /* Answers the fault with its status and counts it. */
 void tr_api_refuse(struct tr_fe *fe, struct tr_exchange *x, const struct tr_fault *f);
 
@@ -33,6 +36,13 @@ void tr_api_reply_made(struct tr_task *t, struct tr_fe *fe, struct tr_exchange *
 
 /* api_misc.c: which of the keys' streams these are; keys come with authentication. */
 void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES]);
+
+/* A reader for the resumable stream of this id, or why he cannot have it. */
+void tr_api_resume_as(struct tr_fe *fe, const struct tr_http_request *rq, struct tr_stream_id id,
+                      const struct tr_reader *r);
+
+/* A whole number without sign or blanks; 0 or -EINVAL. */
+int tr_api_read_number(const char *text, size_t len, int64_t *out);
 
 /* The object {"prompt_tokens":...} as the value of `usage`. */
 void tr_api_usage(struct tr_emit *e, const struct tr_usage *u);

@@ -5,9 +5,9 @@
  * header wins, for a browser that reconnects by itself sends the URL it had and the newer position in
  * the header.  ?format= chooses the dialect, whose numbers are meant. */
 #include "frontend/api.h"
+#include "frontend/find.h"
 #include "frontend/hold.h"
 #include "frontend/resume.h"
-#include "shm/claim.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +17,7 @@ enum { ARG_BYTES = 64 };
 
 /* ---- what is asked for ---- */
 
-/* A whole number without sign or blanks. */
-static int read_number(const char *text, size_t len, int64_t *out)
+int tr_api_read_number(const char *text, size_t len, int64_t *out)
 {
     char buf[20];
 
@@ -39,12 +38,12 @@ static int read_event_id(struct tr_slice v, struct tr_stream_id id, int64_t *aft
     struct tr_stream_id of;
 
     if (!colon)
-        return read_number(v.p, v.len, after);
+        return tr_api_read_number(v.p, v.len, after);
     size_t n = (size_t)(colon - v.p);
     if (tr_stream_id_parse(v.p, n, &of) || of.slot != id.slot || of.gen != id.gen ||
         of.rand != id.rand)
         return -EINVAL;
-    return read_number(colon + 1, v.len - n - 1, after);
+    return tr_api_read_number(colon + 1, v.len - n - 1, after);
 }
 
 static int read_position(const struct tr_http_request *rq, struct tr_stream_id id, int64_t *after,
@@ -61,7 +60,7 @@ static int read_position(const struct tr_http_request *rq, struct tr_stream_id i
                             "Last-Event-ID must be an event's id of this stream, or its number.");
     }
     int len = tr_http_query(rq->http, "after", buf, sizeof(buf));
-    if (len == -ENOENT || (len >= 0 && read_number(buf, (size_t)len, after) == 0))
+    if (len == -ENOENT || (len >= 0 && tr_api_read_number(buf, (size_t)len, after) == 0))
         return 0;
     return tr_fault_set(f, TR_ERR_BAD_PARAM, "after",
                         "after must be the number of an event of this stream.");
@@ -87,61 +86,6 @@ static int read_format(const struct tr_http_request *rq, struct tr_reader *r, st
     return 0;
 }
 
-/* ---- where the stream is ---- */
-
-/* What of a ring decides whether it can be had; copied, and of this generation. */
-struct look {
-    uint32_t state;
-    uint32_t flags;
-    bool match; /* id and key */
-    bool ours;
-    bool unwanted; /* cancelled by request: whoever has it lets it go */
-};
-
-/* TR_OK and *out, or what there is to say of this id. */
-static enum tr_err look_at_ring(const struct tr_fe *fe, struct tr_stream_id id, const char *key,
-                                struct look *out)
-{
-    const struct tr_ring *r = tr_ring_at(fe->shm, id.slot);
-    struct tr_claim claim = tr_claim_get(fe->shm, id.slot);
-
-    if (tr_ring_read(fe->shm, id.slot, id.gen, &out->state) >= 0 && out->state != TR_FREE) {
-        out->match = r->stream_rand == id.rand && strncmp(r->key, key, sizeof(r->key)) == 0;
-        out->flags = r->params.flags;
-        out->ours = tr_ring_is_ours(fe->shm, r) && tr_ring_owner(r).confirmed;
-        out->unwanted = atomic_load_explicit(&r->unwanted, memory_order_relaxed) ||
-                        (out->state == TR_CANCELLED && r->err == TR_ERR_CANCELLED);
-        /* The slot may have been wiped while we looked. */
-        atomic_thread_fence(memory_order_acquire);
-        if (atomic_load_explicit(&r->gen, memory_order_relaxed) == id.gen)
-            return out->match && (out->flags & TR_REQ_RESUMABLE) ? TR_OK : TR_ERR_NOT_FOUND;
-    }
-    uint32_t gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
-    if (id.gen != 0 && (int32_t)(gen - id.gen) > 0)
-        return TR_ERR_STREAM_OVER;
-    /* Submitted, and the engine has not come to it yet: soon. */
-    bool soon = gen == id.gen && claim.gen == gen && claim.state == TR_CLAIM_CLAIMED;
-    return soon ? TR_ERR_ENGINE_DOWN : TR_ERR_NOT_FOUND;
-}
-
-/* A stream of this process, or one that is on its way to it; NULL with *e. */
-static struct tr_stream *find(struct tr_fe *fe, struct tr_stream_id id, const char *key,
-                              enum tr_err *e)
-{
-    struct tr_stream *s = tr_hold_find(fe, id);
-    struct look l;
-
-    if (s && (!tr_hold_is_resumable(s) || strncmp(s->ask->key, key, TR_KEY_BYTES) != 0)) {
-        *e = TR_ERR_NOT_FOUND;
-        return NULL;
-    }
-    *e = look_at_ring(fe, id, key, &l);
-    bool over = *e == TR_OK && (l.unwanted || (l.ours && !s)); /* ours, and has been let go */
-    if (over || (s && s->hold.unwanted))
-        *e = TR_ERR_STREAM_OVER;
-    return s && *e != TR_ERR_STREAM_OVER ? s : NULL;
-}
-
 /* ---- the answer ---- */
 
 static void refuse(struct tr_exchange *x, enum tr_err e)
@@ -150,10 +94,15 @@ static void refuse(struct tr_exchange *x, enum tr_err e)
                       NULL);
 }
 
-/* The dialects of messages and of a prompt are not the same answer. */
+/* The dialects of messages and of a prompt are not the same answer, and others are for what was asked in
+ * their words. */
 static bool fits(const struct tr_stream *s, const struct tr_reader *r)
 {
-    return r->dialect == &tr_dialect_native || s->ask->chat == (r->dialect == &tr_dialect_chat);
+    enum tr_api as = r->dialect->api;
+
+    if (as == TR_API_CHAT || as == TR_API_COMPLETIONS)
+        return s->ask->chat == (as == TR_API_CHAT);
+    return as == TR_API_NATIVE || as == s->ask->api;
 }
 
 static void give(struct tr_stream *s, const struct tr_reader *r, bool head_only)
@@ -172,38 +121,43 @@ static void give(struct tr_stream *s, const struct tr_reader *r, bool head_only)
         tr_resume_give(s, r);
 }
 
-void tr_api_resume(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+void tr_api_resume_as(struct tr_fe *fe, const struct tr_http_request *rq, struct tr_stream_id id,
+                      const struct tr_reader *r)
 {
     bool head_only = rq->http->method == TR_HTTP_HEAD_METHOD;
-    struct tr_reader r = {.x = x};
-    struct tr_fe *fe = ctx;
-    struct tr_stream_id id;
-    struct tr_fault fault;
+    struct tr_exchange *x = r->x;
     char key[TR_KEY_BYTES];
     enum tr_err e;
 
     tr_api_key(rq, key);
-    if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id) ||
-        id.slot >= fe->shm->config.n_slots) {
-        refuse(x, TR_ERR_NOT_FOUND);
-        return;
-    }
-    if (read_position(rq, id, &r.after, &fault) || read_format(rq, &r, &fault)) {
-        tr_api_refuse(fe, x, &fault);
-        return;
-    }
-    struct tr_stream *s = find(fe, id, key, &e);
+    struct tr_stream *s = tr_find_stream(fe, id, key, &e);
     if (!s && e == TR_OK && head_only) {
-        tr_exchange_reply(x, 200, tr_frame_content_type(r.frame), NULL, 0);
+        tr_exchange_reply(x, 200, tr_frame_content_type(r->frame), NULL, 0);
         return;
     }
     if (!s && e == TR_OK) {
         s = tr_hold_ask(fe, id);
-        if (!s && !find(fe, id, key, &e) && e == TR_OK)
+        if (!s && !tr_find_stream(fe, id, key, &e) && e == TR_OK)
             e = TR_ERR_INTERNAL; /* it is there: there is no memory, or it makes no sense */
     }
     if (s)
-        give(s, &r, head_only);
+        give(s, r, head_only);
     else
         refuse(x, e);
+}
+
+void tr_api_resume(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+{
+    struct tr_reader r = {.x = x};
+    struct tr_fe *fe = ctx;
+    struct tr_stream_id id;
+    struct tr_fault fault;
+
+    if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id) ||
+        id.slot >= fe->shm->config.n_slots)
+        refuse(x, TR_ERR_NOT_FOUND);
+    else if (read_position(rq, id, &r.after, &fault) || read_format(rq, &r, &fault))
+        tr_api_refuse(fe, x, &fault);
+    else
+        tr_api_resume_as(fe, rq, id, &r);
 }
