@@ -106,13 +106,11 @@ static int read_headers(const struct tr_http_request *rq, struct tr_ask *a, stru
 /* The fault was found in the translation: its param is what the client called it.  -EINVAL. */
 static int name_back(struct tr_task *t)
 {
-    const struct tr_field_name *n = t->dialect->fields;
+    char theirs[sizeof(t->fault.param)];
 
-    for (; n && n->theirs; n++)
-        if (strcmp(n->ours, t->fault.param) == 0) {
-            snprintf(t->fault.param, sizeof(t->fault.param), "%s", n->theirs);
-            break;
-        }
+    tr_fields_theirs(t->dialect->fields, t->dialect->n_fields, t->fault.param, theirs,
+                     sizeof(theirs));
+    memcpy(t->fault.param, theirs, sizeof(theirs));
     return -EINVAL;
 }
 
@@ -131,7 +129,7 @@ static int make_rest(struct tr_task *t)
     return tr_ask_encode(t->ask, &t->fault) ? name_back(t) : 0;
 }
 
-static int make(struct tr_task *t)
+int tr_api_make(struct tr_task *t)
 {
     return make_less(t) ? -EINVAL : make_rest(t);
 }
@@ -165,7 +163,7 @@ void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct
     struct tr_ask *a = t->ask;
     t->dialect = dialect;
     t->frame = frame;
-    t->make = make;
+    t->make = tr_api_make;
     t->answer = start;
     snprintf(a->request_id, sizeof(a->request_id), "%s", rq->request_id);
     tr_api_key(rq, a->key);

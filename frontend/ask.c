@@ -80,6 +80,7 @@ int tr_ask_translate(struct tr_ask *a, const struct tr_dialect *d, struct tr_fau
         return 0;
     tr_emit_init(&t.body);
     tr_emit_init(&t.keep);
+    t.detached = false;
     int rc = d->translate(a->doc, a->body, &t, f);
     if (rc == 0 && (t.body.failed || t.keep.failed))
         rc = tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
@@ -87,6 +88,7 @@ int tr_ask_translate(struct tr_ask *a, const struct tr_dialect *d, struct tr_fau
         drop_body(a);
         a->text = take(&t.body, &a->text_len);
         a->kept = take(&t.keep, &a->kept_len);
+        a->detached = t.detached;
         rc = tr_ask_parse(a, f);
     }
     tr_emit_fini(&t.body);
@@ -124,6 +126,8 @@ static int check_length(const struct tr_ask *a, size_t n, struct tr_fault *f)
 
     if (n == 0)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, param, "The prompt has no tokens.");
+    if (a->counting)
+        return 0;
     if (n + (a->max_tokens == 0 ? 0 : 1) > n_ctx)
         return tr_fault_set(f, TR_ERR_CONTEXT_LENGTH, param,
                             "The context of this model is %u tokens, the prompt has %zu; at "
@@ -154,7 +158,7 @@ static int encode(const struct tr_ask *a, const char *text, size_t len, const st
     if (check_length(a, p->n, f))
         return -EINVAL;
     /* Most prompts are far shorter than the context; they wait for slots or die, so give it back. */
-    int32_t *fit = p->n ? realloc(p->ids, p->n * sizeof(*p->ids)) : NULL;
+    int32_t *fit = p->n && !rc ? realloc(p->ids, p->n * sizeof(*p->ids)) : NULL;
     if (fit)
         p->ids = fit;
     return 0;

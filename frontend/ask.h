@@ -37,10 +37,12 @@ struct tr_ask {
     uint64_t arrival_ns;
     uint64_t created;    /* wall clock of the arrival, seconds */
     bool resume_header;  /* X-Tokenring-Resume: 1 */
+    bool counting;       /* only the number of its tokens is wanted, however many */
     uint64_t timeout_ns; /* the shortest of field, header and --timeout-s; 0 none */
 
     char *kept; /* of a translation: what the dialect keeps of the request; or NULL */
     size_t kept_len;
+    bool detached; /* of a translation: nobody reads what comes of it */
 
     /* Set by tr_params_read. */
     enum tr_api api;

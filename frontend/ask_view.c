@@ -25,6 +25,7 @@ static void make_view(const struct tr_ask *a, struct tr_view *v)
     TR_ASSERT(v->n_stop <= TR_VIEW_STOPS);
     for (uint32_t i = 0; i < v->n_stop; i++)
         v->stop[i] = tr_stopset_at(a->stops, i);
+    v->kept = (struct tr_str){a->kept, a->kept_len};
 }
 
 int tr_ask_pack(const struct tr_ask *a, uint8_t *out, size_t cap)
@@ -54,6 +55,18 @@ static uint8_t *copy_extra(const struct tr_shm *s, uint32_t slot, uint32_t *len)
     return copy;
 }
 
+static int read_kept(struct tr_ask *a, struct tr_str kept)
+{
+    if (kept.len == 0)
+        return 0;
+    a->kept = malloc(kept.len);
+    if (!a->kept)
+        return -ENOMEM;
+    memcpy(a->kept, kept.p, kept.len);
+    a->kept_len = kept.len;
+    return 0;
+}
+
 static int read_view(struct tr_ask *a, const struct tr_view *v)
 {
     if (!tr_dialect_of(v->dialect) || v->n_stop > TR_VIEW_STOPS)
@@ -66,6 +79,8 @@ static int read_view(struct tr_ask *a, const struct tr_view *v)
     a->include_stop = v->flags & TR_VIEW_INCLUDE_STOP;
     a->created = v->created;
     a->timeout_ns = v->timeout_ns;
+    if (read_kept(a, v->kept))
+        return -ENOMEM;
     return v->n_stop ? tr_stopset_open(v->stop, v->n_stop, &a->stops) : 0;
 }
 

@@ -16,6 +16,7 @@ void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bound
         .held = sizeof(struct tr_stream) + sizeof(struct tr_choice),
         .unsent = c->stream_buffer + (size_t)TR_EVENT_TEXT_CAP * JSON_BYTES,
         .logprobs = TR_EVENT_ENTRIES * tr_lp_estimate(true, TR_MAX_TOP),
+        .kept = TR_VIEW_KEPT_BYTES,
         .kernel = tr_conn_kernel_bytes(&l),
     };
 }

@@ -17,6 +17,7 @@
 
 #include "base/err.h"
 #include "frontend/fault.h"
+#include "frontend/fields.h"
 #include "frontend/route.h"
 #include "frontend/sse.h"
 #include "shm/lpring.h"
@@ -24,6 +25,8 @@
 
 #include <stdbool.h>
 
+struct tr_exchange;
+struct tr_fe;
 struct tr_stream;
 
 enum tr_event_type {
@@ -76,15 +79,18 @@ enum tr_api {
     TR_APIS
 };
 
-/* A field of a dialect and what it is called where all of them are read (params.def). */
-struct tr_field_name {
-    const char *theirs, *ours;
-};
-
 /* A request in the words of completions or chat completions. */
 struct tr_translation {
     struct tr_emit body; /* JSON, read as if the client had sent it */
     struct tr_emit keep; /* what the dialect needs of the request later (ask.h); mostly empty */
+    bool detached; /* it is answered as soon as it is admitted, and goes on without a reader */
+};
+
+/* How far a dialect is with what it says before the end. */
+enum tr_closing {
+    TR_CLOSING_DONE,
+    TR_CLOSING_LATER, /* the connection has no room, or the turn has no time left: it is due then */
+    TR_CLOSING_LOST   /* the ring is not this stream's any more: it is cut */
 };
 
 /* One dialect: the only code that knows its field names. */
@@ -96,13 +102,25 @@ struct tr_dialect {
 
     /* Writes the request as one of completions or chat completions; any thread, pure; NULL: it is one
      * already.  0, or -EINVAL with *f, in this dialect's names.  A fault that is found later in the
-     * translation has its param put back by `fields` (ended by a NULL; may be NULL). */
+     * translation has its param put back by `fields`. */
     int (*translate)(const struct tr_json_doc *doc, const struct tr_json *body,
                      struct tr_translation *t, struct tr_fault *f);
-    const struct tr_field_name *fields;
+    const struct tr_field_row *fields;
+    size_t n_fields;
 
     /* Renders and writes one event (tr_stream_frame); some write nothing for some. */
     void (*event)(struct tr_stream *s, const struct tr_event *ev);
+    /* What stands between the last delta and the end if it repeats the text: in pieces (retell.h) out of
+     * the ring, no more than the connection takes, called until it is done; its state in s->closing.
+     * NULL: nothing. */
+    enum tr_closing (*close)(struct tr_stream *s);
+    /* A stream that is detached has been admitted and is held: answers. */
+    void (*accepted)(struct tr_stream *s, struct tr_exchange *x);
+    /* Each turn, before the streams: what waits for rings of others.  True if anything moved.  May be
+     * NULL. */
+    bool (*turn)(struct tr_fe *fe);
+    const char *position; /* how a reader's position is called in a GET; NULL: "after" */
+    bool cancel_keeps; /* one that is cancelled by request is kept for questions (TR_REQ_CANCEL_KEEPS) */
     /* The whole answer when it is not streamed; the text of each choice by tr_whole_text. */
     void (*body)(struct tr_stream *s, struct tr_emit *e);
     /* What is written when nothing else was for --heartbeat-s; NULL: as the frame shape has it. */

@@ -241,6 +241,10 @@ static bool pump(struct tr_fe *fe)
     fe->wake_ns = 0;
     bool moved = tr_api_native_pump(fe); /* before the streams: it reads rings they release */
 
+    for (unsigned api = 0; api < TR_APIS; api++)
+        if (tr_dialect_of(api)->turn)
+            moved |= tr_dialect_of(api)->turn(fe);
+
     return tr_streams_pump(fe) || moved;
 }
 

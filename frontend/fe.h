@@ -23,6 +23,7 @@ struct tr_http_limits;
 struct tr_workers;
 struct tr_stream;
 struct tr_cancel_wait;
+struct tr_poll;
 TAILQ_HEAD(tr_stream_due, tr_stream);
 TAILQ_HEAD(tr_stream_gate, tr_stream);
 TAILQ_HEAD(tr_stream_held, tr_stream);
@@ -64,6 +65,7 @@ struct tr_fe {
     uint32_t n_asks;            /* requests being tokenised */
     uint32_t n_deliveries;      /* delivery records waiting for an acknowledgement */
     struct tr_cancel_wait *cancel_wait; /* DELETEs waiting for the end (api_native.c) */
+    struct tr_poll *polls;              /* questions about responses (api_responses_id.c) */
 
     struct event *bell_ev, *tick_ev, *wake_ev;
     uint64_t writes_seen;      /* the same of writes */

@@ -71,7 +71,8 @@ struct tr_stream_bounds {
     size_t held;     /* all of it without a reader, the request's text as above */
     size_t unsent;   /* framed and not yet taken by the kernel: --stream-buffer and one event */
     size_t logprobs; /* more in that event if log-probabilities were asked for */
-    size_t kernel;   /* SO_SNDBUF as the kernel counts */
+    size_t kept;   /* of Responses: what the request said, besides; and unsent up to three times */
+    size_t kernel; /* SO_SNDBUF as the kernel counts */
 };
 void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bounds *b);
 

@@ -83,6 +83,11 @@ static bool make_place(struct tr_fe *fe, unsigned n, const struct tr_stream *for
     return false;
 }
 
+bool tr_hold_has_place(struct tr_fe *fe)
+{
+    return make_place(fe, 1, NULL);
+}
+
 static bool is_over(const struct tr_stream *s)
 {
     return s->failure || s->choice[0].lost || s->hold.unwanted ||
@@ -95,7 +100,7 @@ bool tr_hold_take(struct tr_stream *s)
         !make_place(s->fe, 1, s))
         return false;
     TR_FAULT_FOR(FRONTEND_HOLD_BEFORE, s->ask->params.seed);
-    tr_choice_rewind(s, &s->choice[0]);
+    tr_stream_rewind(s);
     s->gate_ns = 0;
     s->drain_since_ns = 0;
     enter(s);
@@ -287,8 +292,9 @@ bool tr_hold_keep(struct tr_stream *s)
     if (!tr_stream_all_ended(s))
         return true;
     /* Relaxed: stored before the news that made us look. */
-    bool unwanted = atomic_load_explicit(&r->unwanted, memory_order_relaxed) ||
-                    tr_stream_outcome(s) == TR_ERR_CANCELLED;
+    bool unwanted =
+        atomic_load_explicit(&r->unwanted, memory_order_relaxed) ||
+        (tr_stream_outcome(s) == TR_ERR_CANCELLED && !(s->ask->params.flags & TR_REQ_CANCEL_KEEPS));
     if (!unwanted && !is_over(s))
         return true;
     tr_stream_drop(s, TR_ERR_CLIENT_GONE, 0);
@@ -311,10 +317,27 @@ static bool clock_taking(struct tr_stream *s, uint64_t now)
     return true;
 }
 
+void tr_hold_asked(struct tr_stream *s)
+{
+    if (s->hold.listed && !s->hold.taking)
+        begin_window(s);
+}
+
+/* Somebody has asked about it at another frontend: the window began anew. */
+static void look_for_questions(struct tr_stream *s, uint64_t now)
+{
+    const struct tr_ring *r = tr_ring_at(s->fe->shm, s->name.slot);
+    uint64_t asked = atomic_load_explicit(&r->asked_ns, memory_order_relaxed);
+
+    if (asked && asked <= now && asked + s->fe->cfg->resume_window_ns > s->hold.until_ns)
+        s->hold.until_ns = asked + s->fe->cfg->resume_window_ns;
+}
+
 bool tr_hold_clock(struct tr_stream *s, uint64_t now)
 {
     if (s->hold.taking)
         return clock_taking(s, now);
+    look_for_questions(s, now);
     if (now < s->hold.until_ns || s->hold.waiter.x) {
         tr_stream_remind(s, s->hold.until_ns);
         return true;

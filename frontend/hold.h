@@ -46,6 +46,12 @@ struct tr_stream *tr_hold_find(struct tr_fe *fe, struct tr_stream_id id);
 /* After its ring was read, without a reader.  False: it was let go and is gone. */
 bool tr_hold_keep(struct tr_stream *s);
 
+/* Somebody asks how it is with it: its window begins anew. */
+void tr_hold_asked(struct tr_stream *s);
+
+/* Whether there is place for one more; one that has ended may go for it. */
+bool tr_hold_has_place(struct tr_fe *fe);
+
 /* What time does to a held stream.  False: it is gone. */
 bool tr_hold_clock(struct tr_stream *s, uint64_t now_ns);
 

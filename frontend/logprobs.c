@@ -170,15 +170,21 @@ static const char *const part_key[4] = {"tokens", "token_logprobs", "top_logprob
 
 /* ---- values ---- */
 
+void tr_lp_emit_items(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
+                      const struct tr_lp_item *it, uint32_t n)
+{
+    tr_emit_arr(e);
+    for (uint32_t i = 0; i < n; i++)
+        emit_chat_item(e, v, n_top, &it[i]);
+    tr_emit_arr_end(e);
+}
+
 void tr_lp_emit_chat(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
                      const struct tr_lp_item *it, uint32_t n)
 {
     tr_emit_obj(e);
     tr_emit_key(e, "content");
-    tr_emit_arr(e);
-    for (uint32_t i = 0; i < n; i++)
-        emit_chat_item(e, v, n_top, &it[i]);
-    tr_emit_arr_end(e);
+    tr_lp_emit_items(e, v, n_top, it, n);
     tr_emit_knull(e, "refusal");
     tr_emit_obj_end(e);
 }
@@ -235,16 +241,28 @@ void tr_lp_text_add(struct tr_lp_text *t, bool chat, const struct tr_vocab *v, u
     }
 }
 
+static void put_list(struct tr_emit *e, struct tr_emit *list)
+{
+    tr_emit_arr_end(list);
+    if (list->failed)
+        e->failed = true;
+    else
+        tr_emit_raw(e, list->buf, list->len);
+}
+
+void tr_lp_emit_list(struct tr_emit *e, struct tr_lp_text *t)
+{
+    text_open(t);
+    put_list(e, &t->a[0]);
+}
+
 void tr_lp_emit_text(struct tr_emit *e, bool chat, struct tr_lp_text *t)
 {
     text_open(t);
     tr_emit_obj(e);
     for (unsigned k = 0; k < (chat ? 1 : 4); k++) {
-        tr_emit_arr_end(&t->a[k]);
-        if (t->a[k].failed)
-            e->failed = true;
         tr_emit_key(e, chat ? "content" : part_key[k]);
-        tr_emit_raw(e, t->a[k].buf, t->a[k].len);
+        put_list(e, &t->a[k]);
     }
     if (chat)
         tr_emit_knull(e, "refusal");

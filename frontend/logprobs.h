@@ -41,6 +41,10 @@ void tr_lp_text_add(struct tr_lp_text *t, bool chat, const struct tr_vocab *v, u
 
 /* One value: {"content":[...],"refusal":null}, or {"tokens":[...],...}. */
 void tr_lp_emit_text(struct tr_emit *e, bool chat, struct tr_lp_text *t);
+/* Entries of the chat shape as a bare array. */
+void tr_lp_emit_list(struct tr_emit *e, struct tr_lp_text *t);
+void tr_lp_emit_items(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
+                      const struct tr_lp_item *it, uint32_t n);
 void tr_lp_emit_chat(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
                      const struct tr_lp_item *it, uint32_t n);
 void tr_lp_emit_completions(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,

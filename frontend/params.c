@@ -277,7 +277,7 @@ static int read_input(struct tr_param_reader *r, enum tr_api api)
 
     a->messages = r->v[F_messages];
     a->prompt = r->v[F_prompt];
-    if (api == TR_API_NATIVE) {
+    if (api != TR_API_CHAT && api != TR_API_COMPLETIONS) {
         if (a->messages && a->prompt)
             return TR_PARAM_BAD(r, F_prompt, "Give either messages or prompt, not both.");
         a->chat = a->prompt == NULL;
@@ -317,6 +317,8 @@ static int read_resume(struct tr_param_reader *r)
         return tr_fault_set(r->f, TR_ERR_BAD_PARAM, "X-Tokenring-Resume",
                             "X-Tokenring-Resume needs stream to be true.");
     a->params.flags |= TR_REQ_RESUMABLE;
+    if (tr_dialect_of(a->api)->cancel_keeps)
+        a->params.flags |= TR_REQ_CANCEL_KEEPS;
     return 0;
 }
 

@@ -70,7 +70,8 @@ static int refuse_formats(struct tr_param_reader *r)
         if (!TR_JSON_EQ(v, "cancel") && !TR_JSON_EQ(v, "hold"))
             return TR_PARAM_BAD(r, F_on_disconnect,
                                 "on_disconnect must be \"cancel\" or \"hold\".");
-        if (TR_JSON_EQ(v, "hold") && r->a->api != TR_API_NATIVE)
+        if (TR_JSON_EQ(v, "hold") && r->a->api != TR_API_NATIVE &&
+            !tr_dialect_of(r->a->api)->translate)
             return TR_PARAM_BAD(r, F_on_disconnect,
                                 "Streams of this endpoint are held by the header "
                                 "X-Tokenring-Resume: 1.");

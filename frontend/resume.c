@@ -17,7 +17,7 @@ void tr_resume_give(struct tr_stream *s, const struct tr_reader *r)
     if (s->x)
         tr_stream_part(s);
     tr_hold_leave(s);
-    tr_choice_rewind(s, &s->choice[0]);
+    tr_stream_rewind(s);
     tr_receipt_resume(&s->receipt);
     tr_stream_dress(s, r->dialect, r->frame);
     s->number = 0;
@@ -46,7 +46,8 @@ static void answer_position(struct tr_stream *s)
     if (has == is)
         tr_exchange_reply(x, 204, NULL, NULL, 0);
     else
-        tr_exchange_errorf(x, TR_ERR_BAD_PARAM, "after",
+        tr_exchange_errorf(x, TR_ERR_BAD_PARAM,
+                           s->dialect->position ? s->dialect->position : "after",
                            "There is no event %llu: the last one so far is %llu.",
                            (unsigned long long)has - 1, (unsigned long long)is - 1);
 }

@@ -54,6 +54,7 @@ void tr_stream_free(struct tr_stream *s)
     for (uint32_t k = 0; k < s->n; k++)
         tr_choice_fini(&s->choice[k]);
     tr_whole_free(s->whole);
+    free(s->closing);
     tr_ask_close(s->ask);
     free(s);
 }
@@ -224,6 +225,13 @@ static void begin(struct tr_stream *s)
     tr_stream_opened(s);
 }
 
+void tr_stream_rewind(struct tr_stream *s)
+{
+    tr_choice_rewind(s, &s->choice[0]);
+    free(s->closing);
+    s->closing = NULL;
+}
+
 void tr_stream_dress(struct tr_stream *s, const struct tr_dialect *dialect, enum tr_frame frame)
 {
     s->dialect = dialect;
@@ -246,12 +254,44 @@ void tr_stream_enter(struct tr_stream *s, const struct tr_admitted *ad)
     tr_stream_due(s);
 }
 
+/* One that nobody reads has to be held from the beginning. */
+static bool may_be_detached(struct tr_fe *fe, struct tr_exchange *x)
+{
+    if (!fe->cfg->resume_window_ns) {
+        tr_stat_add(fe->stat, TR_STAT_REFUSED_INVALID, 1);
+        tr_exchange_error(x, TR_ERR_UNSUPPORTED_PARAM,
+                          "This server keeps nothing that nobody reads (--resume-window-s 0): "
+                          "stream the answer.",
+                          "background");
+        return false;
+    }
+    if (tr_hold_has_place(fe))
+        return true;
+    tr_stream_refuse(fe, x, TR_ERR_OVERLOADED);
+    return false;
+}
+
+static void detach(struct tr_stream *s, struct tr_exchange *x)
+{
+    s->receipt.no_reader = true; /* who asks for it may do so at any frontend */
+    if (tr_hold_take(s)) {
+        s->dialect->accepted(s, x);
+        return;
+    }
+    tr_stream_refuse(s->fe, x, TR_ERR_OVERLOADED);
+    tr_stream_drop(s, TR_ERR_CANCELLED, 0);
+}
+
 void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask,
                      const struct tr_dialect *dialect, enum tr_frame frame)
 {
     struct tr_admitted ad;
     struct tr_stream *s;
 
+    if (ask->detached && !may_be_detached(fe, x)) {
+        tr_ask_close(ask);
+        return;
+    }
     if (!answer_fits(fe, ask)) {
         tr_stat_add(fe->stat, TR_STAT_REFUSED_INVALID, 1);
         tr_exchange_errorf(x, TR_ERR_BAD_PARAM, "logprobs",
@@ -261,7 +301,7 @@ void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask
         tr_ask_close(ask);
         return;
     }
-    s = tr_stream_make(fe, x, ask);
+    s = tr_stream_make(fe, ask->detached ? NULL : x, ask);
     enum tr_err e = s ? tr_admit(fe, ask, &ad) : TR_ERR_INTERNAL;
     if (e) {
         tr_stream_refuse(fe, x, e);
@@ -274,7 +314,10 @@ void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask
     tr_ask_admitted(ask);
     tr_stream_enter(s, &ad);
     tr_stream_dress(s, dialect, frame);
-    begin(s);
+    if (ask->detached)
+        detach(s, x);
+    else
+        begin(s);
 }
 
 /* ---- writing ---- */

@@ -136,6 +136,7 @@ struct tr_stream {
     uint64_t bytes_told; /* accepted by the connections of former readers */
     struct tr_hold hold;
     struct tr_receipt receipt;
+    void *closing; /* of the dialect's `close`, which has begun; from malloc, freed here; else NULL */
     struct tr_whole *whole; /* not streamed, and ended: its texts in the making; else NULL */
 
     uint32_t n;

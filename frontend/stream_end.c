@@ -334,11 +334,25 @@ static void end(struct tr_stream *s)
     tr_stream_free(s);
 }
 
+/* What the dialect says before the end. */
+static enum tr_closing closing(struct tr_stream *s)
+{
+    if (!s->ask->stream || !s->dialect->close || tr_stream_outcome(s))
+        return TR_CLOSING_DONE;
+    return s->dialect->close(s);
+}
+
 bool tr_stream_try_end(struct tr_stream *s)
 {
     if (!gate_open(s))
         return false;
-    end(s);
+    enum tr_closing c = closing(s);
+    if (c == TR_CLOSING_LATER)
+        return false;
+    if (c == TR_CLOSING_LOST)
+        tr_stream_cut(s, TR_ERR_ENGINE_LOST);
+    else
+        end(s);
     return true;
 }
 
@@ -350,9 +364,10 @@ void tr_streams_end_all(struct tr_fe *fe, enum tr_err why)
         next = s->next;
         if (!s->failure && !tr_stream_all_ended(s))
             s->failure = why;
+        fe->whole_left = UINT64_MAX; /* no turn comes after this */
         if (!s->x)
             tr_stream_drop(s, why, 0);
-        else if (s->ask->stream && tr_exchange_room(s->x) == 0)
+        else if ((s->ask->stream && tr_exchange_room(s->x) == 0) || closing(s) != TR_CLOSING_DONE)
             tr_stream_cut(s, why);
         else
             end(s);

@@ -18,6 +18,9 @@ void tr_stream_bind(struct tr_stream *s);
 void tr_stream_head(struct tr_stream *s);
 void tr_stream_opened(struct tr_stream *s);
 
+/* One that can be resumed: as before its first event. */
+void tr_stream_rewind(struct tr_stream *s);
+
 /* Takes it off every list and frees it; the slots have been released. */
 void tr_stream_free(struct tr_stream *s);
 

@@ -308,11 +308,11 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
         "a stream takes at most %.1f KiB of it, in pages as they are used, and is parked when its "
         "reader is %u tokens behind; in its frontend %.1f KiB, %.1f KiB for each choice, and "
         "unsent "
-        "%.1f KiB (with log-probabilities %.1f KiB more); in the kernel %.1f KiB, of it %.1f KiB "
-        "not on their way",
+        "%.1f KiB (with log-probabilities %.1f KiB more); of Responses %.1f KiB more, and up to "
+        "three times that unsent; in the kernel %.1f KiB, of it %.1f KiB not on their way",
         (double)tr_shm_slot_bytes(c) / kib, c->window, (double)b.state / kib,
         (double)b.choice / kib, (double)b.unsent / kib, (double)b.logprobs / kib,
-        (double)b.kernel / kib, (double)h->opt.stream_buffer / kib);
+        (double)b.kept / kib, (double)b.kernel / kib, (double)h->opt.stream_buffer / kib);
     if (h->frontend.resume_window_ns)
         tr_log(TR_LOG_INFO,
                "up to %u resumable streams are kept for %.0f s without a reader, with %.1f KiB "
