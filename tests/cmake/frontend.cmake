@@ -32,6 +32,7 @@ endif()
 
 tr_fuzz(json frontend)
 tr_fuzz(http frontend)
+tr_fuzz(responses frontend)
 tr_fuzz(grpc frontend)
 tr_fuzz(json_oracle testoracle)
 tr_fuzz(json_grammar testoracle)

@@ -11,6 +11,7 @@ BODIES = {
     "completions": ("/v1/completions", completion("x", max_tokens=1)),
     "native": ("/v1/streams", completion("x", max_tokens=1)),
     "native chat": ("/v1/streams", chat("x", max_tokens=1)),
+    "responses": ("/v1/responses", {"model": MODEL, "input": "x", "max_output_tokens": 1}),
 }
 HAS = {"chat": ("SHARED", "CHAT"), "completions": ("SHARED", "COMPLETIONS"),
        "native": ("SHARED", "COMPLETIONS", "NATIVE"), "native chat": ("SHARED", "CHAT", "NATIVE")}

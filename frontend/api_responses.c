@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/api_responses.c - POST /v1/responses: a request of OpenAI's Responses API as one of chat
+ * completions; and what the dialect has.
+ *
+ * Input items become messages: a function_call joins the assistant's message before it, or begins one;
+ * its output is a message of the role tool; reasoning items are left out, since no template reads them.
+ * What cannot be honoured is refused here in the client's words; what chat completions refuse too (tools,
+ * formats, ranges) goes through to where they do it. */
+#include "frontend/api_responses.h"
+
+#include "frontend/task.h"
+#include "shm/extra.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+    WORD_BYTES = 512, /* of a string that objects repeat */
+    METADATA_PAIRS = 16
+};
+
+static const struct tr_field_row fields[] = {
+    TR_FIELD("background", "", "true or false", "false",
+             "it goes on without a reader: see [background](#background)"),
+    TR_FIELD("frequency_penalty", "", "-2 … 2", "0", "over the answer's tokens"),
+    TR_FIELD("include", "", "array", "none",
+             "`message.output_text.logprobs` asks for log-probabilities; what else it names is not "
+             "made here"),
+    TR_FIELD(
+        "input", "messages", "string, or array of items", "required",
+        "messages, `function_call` and `function_call_output`; `reasoning` items are left out. "
+        "Content is text"),
+    TR_FIELD("instructions", "", "string", "none", "a system message before the input"),
+    TR_FIELD("max_output_tokens", "max_completion_tokens", "0 …", "rest of the context",
+             "the context is a limit as well"),
+    TR_FIELD("max_tool_calls", "", "number", "none", "repeated in the object"),
+    TR_FIELD("metadata", "", "object of at most 16 strings of at most 512 bytes", "none",
+             "repeated in the object"),
+    TR_FIELD("model", "", "string", "required", "as in chat completions"),
+    TR_FIELD("parallel_tool_calls", "", "true or false", "true", "repeated in the object"),
+    TR_FIELD("presence_penalty", "", "-2 … 2", "0", "over the answer's tokens"),
+    TR_FIELD("prompt_cache_key", "", "string of at most 512 bytes", "none",
+             "repeated in the object"),
+    TR_FIELD("reasoning", "", "object", "none", "repeated in the object"),
+    TR_FIELD("safety_identifier", "", "string of at most 512 bytes", "none",
+             "repeated in the object"),
+    TR_FIELD("stream", "", "true or false", "false", "events as they come"),
+    TR_FIELD("stream_options", "", "object; needs `stream`", "none",
+             "`include_obfuscation` is taken and ignored"),
+    TR_FIELD("temperature", "", "0 … 2", "1", "0 is greedy"),
+    TR_FIELD("text", "", "object", "none", "a `format` other than `text` is refused"),
+    TR_FIELD("text.format", "response_format", "object", "`text`", "others are refused"),
+    TR_FIELD("tool_choice", "", "`auto` or `none`", "`auto`", "tools are not called"),
+    TR_FIELD("tools", "", "array", "none", "refused unless it is empty"),
+    TR_FIELD("top_logprobs", "", "0 … 20", "0", "alternatives to each token; asks for `include`"),
+    TR_FIELD("top_p", "", "0 … 1", "1",
+             "the most probable tokens that have this probability together"),
+    TR_FIELD("truncation", "", "`disabled`", "`disabled`", "input that is too long is refused"),
+    TR_FIELD_NEVER("conversation", "", "Responses are not stored: send all of it as input."),
+    TR_FIELD_NEVER("previous_response_id", "",
+                   "Responses are not stored: send all of the conversation as input."),
+    TR_FIELD_NEVER("prompt", "", "Templates are not stored: send instructions and input."),
+    TR_FIELD_NEVER("store", "", "Responses are not stored: leave it out, or send false."),
+    TR_FIELD_IGNORED("service_tier", "there is one, and it is called `default`"),
+    TR_FIELD_IGNORED("user", "keys tell who it is"),
+};
+
+struct translator {
+    const struct tr_json_doc *doc;
+    const struct tr_json *body;
+    struct tr_emit *out;
+    struct tr_fault *f;
+};
+
+/* ---- faults ---- */
+
+static int bad(const struct translator *t, const struct tr_json *v, const char *why)
+{
+    char param[sizeof(t->f->param)];
+
+    tr_json_param(t->doc, v, param, sizeof(param));
+    return tr_fault_set(t->f, TR_ERR_BAD_PARAM, param, "%s", why);
+}
+
+static int unsupported(const struct translator *t, const struct tr_json *v, const char *why)
+{
+    bad(t, v, why);
+    t->f->err = TR_ERR_UNSUPPORTED_PARAM;
+    return -EINVAL;
+}
+
+/* A field of the body; NULL if it is absent or null. */
+static const struct tr_json *field(const struct translator *t, const char *name)
+{
+    const struct tr_json *v = tr_json_get(t->body, name, strlen(name));
+
+    return v && v->type != TR_JSON_NULL ? v : NULL;
+}
+
+/* ---- what cannot be honoured ---- */
+
+static int refuse(const struct translator *t)
+{
+    const struct tr_json *v = field(t, "truncation");
+
+    if (v && TR_JSON_EQ(v, "auto"))
+        return unsupported(t, v, "Input is not cut: truncation must be \"disabled\" or absent.");
+    if (v && !TR_JSON_EQ(v, "disabled"))
+        return bad(t, v, "truncation must be \"disabled\".");
+    return tr_fields_refuse(fields, sizeof(fields) / sizeof(fields[0]), t->body, t->f);
+}
+
+/* Fields that are only repeated, or not even that, still have a type. */
+static int check_types(const struct translator *t)
+{
+    static const struct {
+        const char *name;
+        enum tr_json_type type;
+        const char *why;
+    } typed[] = {
+        {"background", TR_JSON_BOOL, "background must be true or false."},
+        {"include", TR_JSON_ARRAY, "include must be an array."},
+        {"instructions", TR_JSON_STRING, "instructions must be a string."},
+        {"max_output_tokens", TR_JSON_NUMBER, "max_output_tokens must be an integer."},
+        {"max_tool_calls", TR_JSON_NUMBER, "max_tool_calls must be an integer."},
+        {"metadata", TR_JSON_OBJECT, "metadata must be an object."},
+        {"parallel_tool_calls", TR_JSON_BOOL, "parallel_tool_calls must be true or false."},
+        {"prompt_cache_key", TR_JSON_STRING, "prompt_cache_key must be a string."},
+        {"reasoning", TR_JSON_OBJECT, "reasoning must be an object."},
+        {"safety_identifier", TR_JSON_STRING, "safety_identifier must be a string."},
+        {"stream", TR_JSON_BOOL, "stream must be true or false."},
+        {"text", TR_JSON_OBJECT, "text must be an object."},
+        {"tools", TR_JSON_ARRAY, "tools must be an array."},
+    };
+
+    for (size_t i = 0; i < sizeof(typed) / sizeof(typed[0]); i++) {
+        const struct tr_json *v = field(t, typed[i].name);
+        if (v && v->type != typed[i].type)
+            return bad(t, v, typed[i].why);
+    }
+    return 0;
+}
+
+/* Strings that every object repeats are short. */
+static int check_words(const struct translator *t)
+{
+    static const char *const words[] = {"prompt_cache_key", "safety_identifier"};
+    const struct tr_json *m = field(t, "metadata");
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        const struct tr_json *v = field(t, words[i]);
+        if (v && v->len > WORD_BYTES)
+            return bad(t, v, "This is longer than 512 bytes.");
+    }
+    if (m && m->len > METADATA_PAIRS)
+        return bad(t, m, "metadata has at most 16 members.");
+    for (struct tr_json_it it = tr_json_iter(m); tr_json_step(&it);)
+        if (it.val->type != TR_JSON_STRING || it.key->len > WORD_BYTES || it.val->len > WORD_BYTES)
+            return bad(t, it.val, "metadata holds strings of at most 512 bytes.");
+    return 0;
+}
+
+/* ---- input ---- */
+
+/* The message that is being written. */
+enum open_message {
+    NONE,
+    ASSISTANT, /* an assistant's, which calls may join */
+    CALLS      /* the same, in its array of calls */
+};
+
+static void close_message(struct tr_emit *e, enum open_message *open)
+{
+    if (*open == CALLS)
+        tr_emit_arr_end(e);
+    if (*open != NONE)
+        tr_emit_obj_end(e);
+    *open = NONE;
+}
+
+static void open_message(struct tr_emit *e, enum open_message *open, const char *role, size_t len)
+{
+    close_message(e, open);
+    tr_emit_obj(e);
+    tr_emit_kstrn(e, "role", role, len);
+}
+
+/* The text of a part; NULL after a fault. */
+static const struct tr_json *part_text(const struct translator *t, const struct tr_json *part)
+{
+    const struct tr_json *type = TR_JSON_GET(part, "type"), *text;
+
+    if (!tr_json_is(part, TR_JSON_OBJECT) || !tr_json_is(type, TR_JSON_STRING)) {
+        bad(t, part, "A content part must be an object with a type.");
+        return NULL;
+    }
+    if (TR_JSON_EQ(type, "refusal")) {
+        text = TR_JSON_GET(part, "refusal");
+    } else if (TR_JSON_EQ(type, "input_text") || TR_JSON_EQ(type, "output_text") ||
+               TR_JSON_EQ(type, "text")) {
+        text = TR_JSON_GET(part, "text");
+    } else {
+        unsupported(t, type, "Only text is supported as content.");
+        return NULL;
+    }
+    if (tr_json_is(text, TR_JSON_STRING))
+        return text;
+    bad(t, part, "A text part must have a text that is a string.");
+    return NULL;
+}
+
+/* A string, or an array of parts of text. */
+static int content(const struct translator *t, const struct tr_json *item, const char *name)
+{
+    const struct tr_json *v = tr_json_get(item, name, strlen(name));
+    struct tr_emit *e = t->out;
+
+    if (!v || (v->type != TR_JSON_STRING && v->type != TR_JSON_ARRAY))
+        return bad(t, v ? v : item, "This item needs content: a string or an array of text parts.");
+    tr_emit_key(e, "content");
+    if (v->type == TR_JSON_STRING) {
+        tr_emit_strn(e, v->u.s, v->len);
+        return 0;
+    }
+    tr_emit_arr(e);
+    for (struct tr_json_it it = tr_json_iter(v); tr_json_step(&it);) {
+        const struct tr_json *text = part_text(t, it.val);
+        if (!text)
+            return -EINVAL;
+        tr_emit_obj(e);
+        tr_emit_kstr(e, "type", "text");
+        tr_emit_kstrn(e, "text", text->u.s, text->len);
+        tr_emit_obj_end(e);
+    }
+    tr_emit_arr_end(e);
+    return 0;
+}
+
+static int message(const struct translator *t, const struct tr_json *item, enum open_message *open)
+{
+    const struct tr_json *role = TR_JSON_GET(item, "role");
+    bool assistant = TR_JSON_EQ(role, "assistant");
+
+    if (!assistant && !TR_JSON_EQ(role, "user") && !TR_JSON_EQ(role, "system") &&
+        !TR_JSON_EQ(role, "developer"))
+        return bad(t, role ? role : item,
+                   "A message has the role user, assistant, system or developer.");
+    open_message(t->out, open, role->u.s, role->len);
+    if (content(t, item, "content"))
+        return -EINVAL;
+    if (assistant)
+        *open = ASSISTANT;
+    else
+        tr_emit_obj_end(t->out);
+    return 0;
+}
+
+/* A string member that an item must have. */
+static const struct tr_json *need(const struct translator *t, const struct tr_json *item,
+                                  const char *name)
+{
+    const struct tr_json *v = tr_json_get(item, name, strlen(name));
+
+    if (tr_json_is(v, TR_JSON_STRING))
+        return v;
+    char param[sizeof(t->f->param)];
+    tr_json_param(t->doc, v ? v : item, param, sizeof(param));
+    tr_fault_set(t->f, TR_ERR_BAD_PARAM, param, "This item needs a %s that is a string.", name);
+    return NULL;
+}
+
+static int function_call(const struct translator *t, const struct tr_json *item,
+                         enum open_message *open)
+{
+    const struct tr_json *id = need(t, item, "call_id");
+    const struct tr_json *name = id ? need(t, item, "name") : NULL;
+    const struct tr_json *args = name ? need(t, item, "arguments") : NULL;
+    struct tr_emit *e = t->out;
+
+    if (!args)
+        return -EINVAL;
+    if (*open == NONE) {
+        open_message(e, open, "assistant", 9);
+        tr_emit_knull(e, "content");
+        *open = ASSISTANT;
+    }
+    if (*open == ASSISTANT) {
+        tr_emit_key(e, "tool_calls");
+        tr_emit_arr(e);
+        *open = CALLS;
+    }
+    tr_emit_obj(e);
+    tr_emit_kstrn(e, "id", id->u.s, id->len);
+    tr_emit_kstr(e, "type", "function");
+    tr_emit_key(e, "function");
+    tr_emit_obj(e);
+    tr_emit_kstrn(e, "name", name->u.s, name->len);
+    tr_emit_kstrn(e, "arguments", args->u.s, args->len);
+    tr_emit_obj_end(e);
+    tr_emit_obj_end(e);
+    return 0;
+}
+
+static int call_output(const struct translator *t, const struct tr_json *item,
+                       enum open_message *open)
+{
+    const struct tr_json *id = need(t, item, "call_id");
+
+    if (!id)
+        return -EINVAL;
+    open_message(t->out, open, "tool", 4);
+    tr_emit_kstrn(t->out, "tool_call_id", id->u.s, id->len);
+    if (content(t, item, "output"))
+        return -EINVAL;
+    tr_emit_obj_end(t->out);
+    return 0;
+}
+
+static int input_item(const struct translator *t, const struct tr_json *item,
+                      enum open_message *open)
+{
+    const struct tr_json *type = TR_JSON_GET(item, "type");
+
+    if (item->type != TR_JSON_OBJECT)
+        return bad(t, item, "An input item must be an object.");
+    if (!type || type->type == TR_JSON_NULL || TR_JSON_EQ(type, "message"))
+        return message(t, item, open);
+    if (TR_JSON_EQ(type, "function_call"))
+        return function_call(t, item, open);
+    if (TR_JSON_EQ(type, "function_call_output"))
+        return call_output(t, item, open);
+    if (TR_JSON_EQ(type, "reasoning"))
+        return 0;
+    if (TR_JSON_EQ(type, "item_reference"))
+        return unsupported(t, item, "Items are not stored: send the item itself.");
+    return unsupported(t, type, "Input items of this type are not supported.");
+}
+
+static int messages(const struct translator *t)
+{
+    const struct tr_json *input = field(t, "input"), *say = field(t, "instructions");
+    enum open_message open = NONE;
+    struct tr_emit *e = t->out;
+
+    if (!input)
+        return tr_fault_set(t->f, TR_ERR_BAD_PARAM, "input", "input is required.");
+    if (input->type != TR_JSON_STRING && (input->type != TR_JSON_ARRAY || input->len == 0))
+        return bad(t, input, "input must be a string or an array with at least one item.");
+    tr_emit_key(e, "messages");
+    tr_emit_arr(e);
+    if (say && say->len) {
+        open_message(e, &open, "system", 6);
+        tr_emit_kstrn(e, "content", say->u.s, say->len);
+        tr_emit_obj_end(e);
+    }
+    if (input->type == TR_JSON_STRING) {
+        open_message(e, &open, "user", 4);
+        tr_emit_kstrn(e, "content", input->u.s, input->len);
+        tr_emit_obj_end(e);
+    }
+    for (struct tr_json_it it = tr_json_iter(input); tr_json_step(&it);)
+        if (input_item(t, it.val, &open))
+            return -EINVAL;
+    close_message(e, &open);
+    tr_emit_arr_end(e);
+    return 0;
+}
+
+/* ---- other fields ---- */
+
+/* Those that chat completions call the same, and those of ours that every dialect has. */
+static void copy_fields(const struct translator *t)
+{
+    static const char *const same[] = {"model",
+                                       "temperature",
+                                       "top_p",
+                                       "top_logprobs",
+                                       "seed",
+                                       "stop",
+                                       "stop_token_ids",
+                                       "top_k",
+                                       "min_p",
+                                       "min_tokens",
+                                       "ignore_eos",
+                                       "presence_penalty",
+                                       "logit_bias",
+                                       "priority",
+                                       "frequency_penalty",
+                                       "timeout_s",
+                                       "documents",
+                                       "repetition_penalty",
+                                       "metadata",
+                                       "skip_special_tokens",
+                                       "stream_options",
+                                       "chat_template",
+                                       "chat_template_kwargs",
+                                       "parallel_tool_calls",
+                                       "include_stop_str_in_output",
+                                       "no_stop_trim"};
+
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+        const struct tr_json *v = field(t, same[i]);
+        if (!v)
+            continue;
+        tr_emit_key(t->out, same[i]);
+        tr_emit_json(t->out, t->doc, v);
+    }
+}
+
+/* What is flat here is an object of its own there: all of `from` but its type under `name`. */
+static void nest(const struct translator *t, const struct tr_json *from, const char *name)
+{
+    struct tr_emit *e = t->out;
+
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "type", name);
+    tr_emit_key(e, name);
+    tr_emit_obj(e);
+    for (struct tr_json_it it = tr_json_iter(from); tr_json_step(&it);) {
+        if (TR_JSON_EQ(it.key, "type"))
+            continue;
+        tr_emit_keyn(e, it.key->u.s, it.key->len);
+        tr_emit_json(e, t->doc, it.val);
+    }
+    tr_emit_obj_end(e);
+    tr_emit_obj_end(e);
+}
+
+static void put_or_nest(const struct translator *t, const struct tr_json *v, const char *name)
+{
+    const struct tr_json *type = TR_JSON_GET(v, "type");
+
+    if (tr_json_eq(type, name, strlen(name)))
+        nest(t, v, name);
+    else
+        tr_emit_json(t->out, t->doc, v);
+}
+
+static void tools(const struct translator *t)
+{
+    const struct tr_json *list = field(t, "tools"), *choice = field(t, "tool_choice");
+    const struct tr_json *format = TR_JSON_GET(field(t, "text"), "format");
+
+    if (list) {
+        tr_emit_key(t->out, "tools");
+        tr_emit_arr(t->out);
+        for (struct tr_json_it it = tr_json_iter(list); tr_json_step(&it);)
+            put_or_nest(t, it.val, "function");
+        tr_emit_arr_end(t->out);
+    }
+    if (choice) {
+        tr_emit_key(t->out, "tool_choice");
+        put_or_nest(t, choice, "function");
+    }
+    if (format && format->type != TR_JSON_NULL) {
+        tr_emit_key(t->out, "response_format");
+        put_or_nest(t, format, "json_schema");
+    }
+}
+
+static bool wants_logprobs(const struct translator *t)
+{
+    const struct tr_json *top = field(t, "top_logprobs");
+    int64_t n = 0;
+
+    for (struct tr_json_it it = tr_json_iter(field(t, "include")); tr_json_step(&it);)
+        if (TR_JSON_EQ(it.val, "message.output_text.logprobs"))
+            return true;
+    return top && tr_json_i64(top, &n) == 0 && n > 0;
+}
+
+static bool is_true(const struct tr_json *v)
+{
+    return tr_json_is(v, TR_JSON_BOOL) && v->u.b;
+}
+
+static void other_fields(const struct translator *t, bool background)
+{
+    const struct tr_json *max = field(t, "max_output_tokens");
+    struct tr_emit *e = t->out;
+
+    copy_fields(t);
+    tools(t);
+    if (max) {
+        tr_emit_key(e, "max_completion_tokens");
+        tr_emit_json(e, t->doc, max);
+    }
+    if (wants_logprobs(t))
+        tr_emit_kbool(e, "logprobs", true);
+    tr_emit_kbool(e, "stream", background || is_true(field(t, "stream")));
+    tr_emit_kstr(e, "on_disconnect", background ? "hold" : "cancel");
+}
+
+/* ---- what is kept ---- */
+
+/* Fields that objects repeat, the long ones last. */
+static const char *const repeated[] = {"max_output_tokens",
+                                       "max_tool_calls",
+                                       "parallel_tool_calls",
+                                       "tool_choice",
+                                       "reasoning",
+                                       "safety_identifier",
+                                       "prompt_cache_key",
+                                       "metadata",
+                                       "stream_options",
+                                       "text",
+                                       "tools",
+                                       "instructions"};
+
+static void keep_field(struct tr_emit *e, const struct translator *t, const char *name)
+{
+    const struct tr_json *v = field(t, name);
+
+    if (!v)
+        return;
+    tr_emit_key(e, name);
+    tr_emit_json(e, t->doc, v);
+}
+
+/* Without `background` what does not fit is not repeated. */
+static int keep(const struct translator *t, struct tr_emit *e, bool background)
+{
+    tr_emit_obj(e);
+    for (size_t i = 0; i < sizeof(repeated) / sizeof(repeated[0]); i++) {
+        struct tr_emit before = *e;
+        keep_field(e, t, repeated[i]);
+        if (!background && e->len + 1 > TR_VIEW_KEPT_BYTES) {
+            e->len = before.len;
+            e->comma = before.comma;
+        }
+    }
+    if (background)
+        keep_field(e, t, "input");
+    tr_emit_obj_end(e);
+    if (e->len <= TR_VIEW_KEPT_BYTES)
+        return 0;
+    return tr_fault_set(t->f, TR_ERR_BAD_PARAM, "background",
+                        "Input, instructions and what else a background response keeps to tell it "
+                        "again are at most %d bytes of JSON; these are %zu.",
+                        TR_VIEW_KEPT_BYTES, e->len);
+}
+
+static int translate(const struct tr_json_doc *doc, const struct tr_json *body,
+                     struct tr_translation *out, struct tr_fault *f)
+{
+    struct translator t = {.doc = doc, .body = body, .out = &out->body, .f = f};
+
+    if (check_types(&t) || check_words(&t) || refuse(&t))
+        return -EINVAL;
+    bool background = is_true(field(&t, "background"));
+    tr_emit_obj(t.out);
+    if (messages(&t))
+        return -EINVAL;
+    other_fields(&t, background);
+    tr_emit_obj_end(t.out);
+    out->detached = background && !is_true(field(&t, "stream"));
+    return keep(&t, &out->keep, background);
+}
+
+/* ---- requests ---- */
+
+static void post(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+{
+    tr_api_post(x, rq, ctx, &tr_dialect_responses, TR_SSE_TYPED);
+}
+
+static int count(struct tr_task *t)
+{
+    t->ask->counting = true;
+    if (tr_api_make(t))
+        return -EINVAL;
+    tr_emit_obj(&t->out);
+    tr_emit_kstr(&t->out, "object", "response.input_tokens");
+    tr_emit_ku64(&t->out, "input_tokens", t->ask->prompts[0].n);
+    tr_emit_obj_end(&t->out);
+    return 0;
+}
+
+static void input_tokens(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+{
+    struct tr_task *t = tr_task_new(ctx, x, rq);
+
+    if (!t)
+        return;
+    t->dialect = &tr_dialect_responses;
+    t->make = count;
+    t->answer = tr_api_reply_made;
+    tr_task_run(t);
+}
+
+static void compact(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+{
+    (void)rq;
+    (void)ctx;
+    tr_exchange_error(x, TR_ERR_NOT_FOUND, "Conversations are not compacted here.", NULL);
+}
+
+static const struct tr_route routes[] = {
+    {.method = TR_HTTP_POST, .pattern = "/v1/responses", .handler = post},
+    {.method = TR_HTTP_POST, .pattern = "/v1/responses/input_tokens", .handler = input_tokens},
+    {.method = TR_HTTP_POST, .pattern = "/v1/responses/compact", .handler = compact},
+    {.method = TR_HTTP_GET, .pattern = "/v1/responses/{id}", .handler = tr_responses_get},
+    {.method = TR_HTTP_DELETE, .pattern = "/v1/responses/{id}", .handler = tr_responses_delete},
+    {.method = TR_HTTP_POST,
+     .pattern = "/v1/responses/{id}/cancel",
+     .handler = tr_responses_cancel},
+    {.method = TR_HTTP_GET,
+     .pattern = "/v1/responses/{id}/input_items",
+     .handler = tr_responses_items}};
+
+const struct tr_dialect tr_dialect_responses = {.api = TR_API_RESPONSES,
+                                                .id_prefix = "resp_",
+                                                .frame = TR_SSE_TYPED,
+                                                .lifecycle = true,
+                                                .translate = translate,
+                                                .fields = fields,
+                                                .n_fields = sizeof(fields) / sizeof(fields[0]),
+                                                .event = tr_responses_event,
+                                                .close = tr_responses_close,
+                                                .body = tr_responses_body,
+                                                .accepted = tr_responses_accepted,
+                                                .turn = tr_responses_turn,
+                                                .position = "starting_after",
+                                                .cancel_keeps = true,
+                                                .routes = routes,
+                                                .n_routes = sizeof(routes) / sizeof(routes[0])};

@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frontend/api_responses_id.c - what is asked about a background response by its id: GET (the object, or
+ * its events), cancel, DELETE, input_items.
+ *
+ * Any frontend answers out of the ring, whoever has the stream: nobody's reader is disturbed.  The engine
+ * is told that it was asked about, so that it is kept for another window.  A question waits in a list when
+ * the ring does not have its answer yet: it is looked at in the turns of the loop, soon, then more and
+ * more seldom.  The text is made in pieces, so many tokens in a turn for all questions together. */
+#include "frontend/api_responses.h"
+
+#include "base/clock.h"
+#include "frontend/find.h"
+#include "frontend/hold.h"
+#include "frontend/retell.h"
+#include "frontend/whole.h"
+#include "shm/close.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_NS (1000000ull)
+#define LOOK_MAX_NS (64 * LOOK_NS)
+#define ADMIT_NS (1000000000ull)      /* a new one is waited for */
+#define CANCEL_NS (5 * 1000000000ull) /* a cancel is */
+
+enum { ARG_BYTES = 96, ITEMS_MAX = 100, ITEMS_DEFAULT = 20 };
+
+enum kind { ACCEPTED, GET, ITEMS, CANCEL, DELETE };
+
+/* A page of input items. */
+struct page {
+    uint32_t limit;
+    bool ascending;
+    int64_t after; /* -1: from the beginning */
+};
+
+struct tr_poll {
+    struct tr_fe *fe;
+    struct tr_exchange *x;
+    enum kind kind;
+    struct tr_stream_id id;
+    char key[TR_KEY_BYTES];
+    uint64_t due_ns;            /* it is answered then, whatever there is */
+    uint64_t look_ns, pause_ns; /* when next, and the pause after that */
+    bool told;                  /* the engine has been told what is wanted */
+    struct tr_ask *ask;         /* as the ring has it; NULL: not looked at yet */
+    struct page page;
+    bool telling; /* the text is in the making */
+    struct tr_retell tell;
+    struct tr_emit text; /* a JSON string */
+    struct tr_poll *next, **pprev;
+};
+
+/* ---- life ---- */
+
+static void drop(struct tr_poll *p)
+{
+    *p->pprev = p->next;
+    if (p->next)
+        p->next->pprev = p->pprev;
+    tr_ask_close(p->ask);
+    tr_emit_fini(&p->text);
+    free(p);
+}
+
+static void nothing(void *owner)
+{
+    (void)owner;
+}
+
+static void gone(void *owner, enum tr_gone why)
+{
+    (void)why;
+    drop(owner);
+}
+
+static const struct tr_owner_ops owner_ops = {
+    .writable = nothing, .half_closed = nothing, .gone = gone};
+
+/* The exchange, to be answered; p is gone. */
+static struct tr_exchange *finish(struct tr_poll *p)
+{
+    struct tr_exchange *x = p->x;
+
+    tr_exchange_unbind(x);
+    drop(p);
+    return x;
+}
+
+static void refuse(struct tr_exchange *x, enum tr_err e)
+{
+    bool unknown = e == TR_ERR_NOT_FOUND || e == TR_ERR_STREAM_OVER;
+
+    tr_exchange_error(x, unknown ? TR_ERR_NOT_FOUND : e,
+                      unknown ? "There is no background response with this id (any more)." : NULL,
+                      NULL);
+}
+
+/* ---- what the ring says ---- */
+
+static void format_id(struct tr_stream_id id, char out[TR_RESPONSE_ID_BYTES])
+{
+    char name[TR_STREAM_ID_BYTES];
+
+    tr_stream_id_format(id, name);
+    snprintf(out, TR_RESPONSE_ID_BYTES, "resp_%s", name + 3);
+}
+
+static int parse_id(struct tr_slice text, struct tr_stream_id *id)
+{
+    char name[TR_RESPONSE_ID_BYTES];
+
+    if (text.len < 5 || text.len >= sizeof(name) || memcmp(text.p, "resp_", 5) != 0)
+        return -EINVAL;
+    int n = snprintf(name, sizeof(name), "tr-%.*s", (int)(text.len - 5), text.p + 5);
+    return tr_stream_id_parse(name, (size_t)n, id);
+}
+
+static const struct tr_ring *ring(const struct tr_poll *p)
+{
+    return tr_ring_at(p->fe->shm, p->id.slot);
+}
+
+/* Whether it is still there, after it was read. */
+static bool is_there(const struct tr_poll *p)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&ring(p)->gen, memory_order_relaxed) == p->id.gen;
+}
+
+/* Whether its end may be told: the ledger has it, or has been waited for. */
+static bool is_settled(const struct tr_poll *p, uint64_t now)
+{
+    const struct tr_ring *r = ring(p);
+    /* Acquire: pairs with the engine's release after it queued the record. */
+    uint64_t seq = atomic_load_explicit(&r->bill_seq, memory_order_acquire);
+
+    return (seq && tr_bill_is_durable(p->fe->shm, seq)) ||
+           now > r->finished_ns + p->fe->cfg->ledger_wait_ns;
+}
+
+/* How it is, for the object.  `terminal`: its end may be told. */
+static struct tr_response response_of(const struct tr_poll *p, const char *id, uint32_t state,
+                                      bool terminal)
+{
+    const struct tr_ring *r = ring(p);
+    struct tr_response o = {.fe = p->fe, .ask = p->ask, .id = id};
+
+    if (!terminal) {
+        bool begun = atomic_load_explicit(&r->started_ns, memory_order_relaxed);
+        o.status = begun && p->kind != ACCEPTED ? TR_RESPONSE_IN_PROGRESS : TR_RESPONSE_QUEUED;
+        return o;
+    }
+    o.err = tr_close_info(tr_close_of(state, r->finish, r->err))->err;
+    o.status = tr_response_end(o.err, state == TR_INCOMPLETE);
+    o.completed_ns = r->finished_ns;
+    o.usage.completion = r->finish_index;
+    o.usage.prompt = r->group_bill_prompt ? r->prompt_len : 0;
+    o.usage.cached = atomic_load_explicit(&r->cached_tokens, memory_order_relaxed);
+    return o;
+}
+
+/* Goes on with the text; true: it is there. */
+static bool tell(struct tr_poll *p, uint64_t *budget)
+{
+    const struct tr_ring *r = ring(p);
+    uint32_t n_ctx = p->fe->shm->config.n_ctx;
+    uint32_t prompt_len = r->prompt_len < n_ctx ? r->prompt_len : n_ctx;
+    uint64_t n = r->finish_index < n_ctx - prompt_len ? r->finish_index : n_ctx - prompt_len;
+
+    if (!p->telling) {
+        if (n && (r->finish == TR_FINISH_EOG || r->finish == TR_FINISH_STOP_ID))
+            n--;
+        tr_emit_str_open(&p->text);
+        tr_retell_answer(&p->tell, p->fe, p->ask, tr_ring_ids(p->fe->shm, p->id.slot) + prompt_len,
+                         n);
+        p->telling = true;
+    }
+    if (!tr_retell(&p->tell, &p->text, SIZE_MAX, budget))
+        return false;
+    tr_emit_str_close(&p->text);
+    return true;
+}
+
+/* ---- answers ---- */
+
+static void give(struct tr_poll *p, struct tr_emit *e)
+{
+    bool there = is_there(p);
+    struct tr_exchange *x = finish(p);
+
+    if (!there)
+        refuse(x, TR_ERR_STREAM_OVER);
+    else if (e->failed)
+        tr_exchange_error(x, TR_ERR_INTERNAL, NULL, NULL);
+    else
+        tr_exchange_reply(x, 200, "application/json", e->buf, e->len);
+    tr_emit_reset(e); /* gives a large body's memory back */
+}
+
+static void give_object(struct tr_poll *p, uint32_t state, bool terminal)
+{
+    char id[TR_RESPONSE_ID_BYTES];
+    struct tr_emit *e = &p->fe->json;
+
+    format_id(p->id, id);
+    struct tr_response r = response_of(p, id, state, terminal);
+    tr_emit_reset(e);
+    tr_response_open(e, &r);
+    if (p->telling) {
+        tr_response_item_open(e, id, r.status);
+        tr_emit_raw(e, p->text.buf, p->text.len);
+        e->failed |= p->text.failed;
+        tr_response_item_close(e, NULL);
+    }
+    tr_response_close(e, &r);
+    give(p, e);
+}
+
+static void give_deleted(struct tr_poll *p)
+{
+    struct tr_fe *fe = p->fe;
+    struct tr_emit *e = &fe->json;
+    char id[TR_RESPONSE_ID_BYTES];
+
+    format_id(p->id, id);
+    tr_emit_reset(e);
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "id", id);
+    tr_emit_kstr(e, "object", "response");
+    tr_emit_kbool(e, "deleted", true);
+    tr_emit_obj_end(e);
+    tr_api_reply(fe, finish(p));
+}
+
+/* ---- input items ---- */
+
+static void item_name(const struct tr_poll *p, uint32_t index, char out[ARG_BYTES])
+{
+    snprintf(out, ARG_BYTES, "item_%x_%x_%u", p->id.slot, p->id.gen, index);
+}
+
+static void text_content(struct tr_emit *e, const struct tr_json *role, const struct tr_json *text)
+{
+    tr_emit_key(e, "content");
+    tr_emit_arr(e);
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "type", TR_JSON_EQ(role, "assistant") ? "output_text" : "input_text");
+    tr_emit_kstrn(e, "text", text->u.s, text->len);
+    if (TR_JSON_EQ(role, "assistant")) {
+        tr_emit_key(e, "annotations");
+        tr_emit_raw(e, "[]", 2);
+    }
+    tr_emit_obj_end(e);
+    tr_emit_arr_end(e);
+}
+
+/* One item as it was sent, with the members that every item has. */
+static void put_item(struct tr_emit *e, const struct tr_json_doc *doc, const struct tr_json *item,
+                     const char *id)
+{
+    const struct tr_json *role = TR_JSON_GET(item, "role");
+
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "id", id);
+    tr_emit_kstr(e, "status", "completed");
+    if (item->type == TR_JSON_STRING || !TR_JSON_GET(item, "type"))
+        tr_emit_kstr(e, "type", "message");
+    if (item->type == TR_JSON_STRING) {
+        tr_emit_kstr(e, "role", "user");
+        text_content(e, NULL, item);
+    }
+    for (struct tr_json_it it = tr_json_iter(item); tr_json_step(&it);) {
+        if (!it.key || TR_JSON_EQ(it.key, "id") || TR_JSON_EQ(it.key, "status"))
+            continue;
+        if (TR_JSON_EQ(it.key, "content") && it.val->type == TR_JSON_STRING) {
+            text_content(e, role, it.val);
+            continue;
+        }
+        tr_emit_keyn(e, it.key->u.s, it.key->len);
+        tr_emit_json(e, doc, it.val);
+    }
+    tr_emit_obj_end(e);
+}
+
+static const struct tr_json *item_at(const struct tr_json *input, uint32_t index)
+{
+    struct tr_json_it it = tr_json_iter(input);
+
+    if (!tr_json_is(input, TR_JSON_ARRAY))
+        return input;
+    while (tr_json_step(&it))
+        if (it.index == index)
+            return it.val;
+    return NULL;
+}
+
+static void put_page(const struct tr_poll *p, struct tr_emit *e, const struct tr_json_doc *doc,
+                     const struct tr_json *input)
+{
+    uint32_t n = !input ? 0 : input->type == TR_JSON_ARRAY ? input->len : 1, told = 0;
+    const struct page *g = &p->page;
+    char name[ARG_BYTES], first[ARG_BYTES] = "", last[ARG_BYTES] = "";
+    int64_t at = g->ascending ? g->after + 1 : (g->after < 0 ? (int64_t)n : g->after) - 1;
+
+    for (; at >= 0 && at < n && told < g->limit; at += g->ascending ? 1 : -1) {
+        item_name(p, (uint32_t)at, name);
+        put_item(e, doc, item_at(input, (uint32_t)at), name);
+        memcpy(told++ ? last : first, name, sizeof(name));
+        memcpy(last, name, sizeof(name));
+    }
+    tr_emit_arr_end(e);
+    tr_emit_kstr(e, "first_id", first[0] ? first : NULL);
+    tr_emit_kstr(e, "last_id", last[0] ? last : NULL);
+    tr_emit_kbool(e, "has_more", at >= 0 && at < n);
+}
+
+static void give_items(struct tr_poll *p)
+{
+    struct tr_emit *e = &p->fe->json;
+    struct tr_json_fault ignored;
+    struct tr_json_doc *doc =
+        p->ask->kept_len ? tr_json_parse(p->ask->kept, p->ask->kept_len, &ignored) : NULL;
+
+    tr_emit_reset(e);
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "object", "list");
+    tr_emit_key(e, "data");
+    tr_emit_arr(e);
+    put_page(p, e, doc, doc ? TR_JSON_GET(tr_json_root(doc), "input") : NULL);
+    tr_emit_obj_end(e);
+    tr_json_free(doc);
+    give(p, e);
+}
+
+/* ---- looks ---- */
+
+/* What has to be told to the engine, or to the stream if it is ours: once. */
+static enum tr_err say(struct tr_poll *p, bool terminal)
+{
+    struct tr_msg m = {
+        .kind = TR_MSG_CANCEL, .slot = p->id.slot, .gen = p->id.gen, .stream_rand = p->id.rand};
+    struct tr_msg two[2] = {m, m}; /* the second one lets go what the first one has ended */
+    struct tr_stream *own = tr_stream_find(p->fe, p->id);
+    bool mine = own && !own->hold.taking;
+
+    p->told = true;
+    if (p->kind == DELETE) {
+        if (mine)
+            tr_stream_cancel_for_good(own);
+        return tr_subq_push(p->fe->shm, two, terminal ? 1 : 2) && !mine ? TR_ERR_OVERLOADED : TR_OK;
+    }
+    if (p->kind == CANCEL && !terminal) {
+        if (mine)
+            tr_stream_cancel(own, TR_ERR_CANCELLED);
+        return !mine && tr_subq_push(p->fe->shm, &m, 1) ? TR_ERR_OVERLOADED : TR_OK;
+    }
+    m.kind = TR_MSG_WANTED;
+    if (mine)
+        tr_hold_asked(own);
+    else
+        (void)tr_subq_push(p->fe->shm, &m, 1); /* a full queue: the next question says it */
+    return TR_OK;
+}
+
+/* Not admitted yet, or gone.  True: it has been answered. */
+static bool look_at_none(struct tr_poll *p, enum tr_err e, uint64_t now)
+{
+    const struct tr_stream *own = tr_stream_find(p->fe, p->id);
+
+    if (e == TR_ERR_ENGINE_DOWN && now < p->due_ns)
+        return false;
+    if (p->told && p->kind == DELETE) {
+        give_deleted(p);
+        return true;
+    }
+    if (e != TR_ERR_ENGINE_DOWN || !own || p->kind != ACCEPTED) {
+        refuse(finish(p), e);
+        return true;
+    }
+    /* No engine has come to it: what is known of it is known here. */
+    char id[TR_RESPONSE_ID_BYTES];
+    struct tr_fe *fe = p->fe;
+    struct tr_emit *json = &fe->json;
+    struct tr_response r = {.fe = fe, .ask = own->ask, .id = id};
+    format_id(p->id, id);
+    tr_emit_reset(json);
+    tr_response_open(json, &r);
+    tr_response_close(json, &r);
+    tr_api_reply(fe, finish(p));
+    return true;
+}
+
+/* The ring is there.  True: it has been answered. */
+static bool look_at_it(struct tr_poll *p, const struct tr_find *f, uint64_t now, uint64_t *budget)
+{
+    bool terminal = tr_state_terminal(f->state) && is_settled(p, now), late = now >= p->due_ns;
+    bool waits = p->kind == CANCEL && !terminal;
+
+    if (!p->told) {
+        enum tr_err e = say(p, tr_state_terminal(f->state));
+        if (e) {
+            refuse(finish(p), e);
+            return true;
+        }
+    }
+    if (p->kind == ITEMS) {
+        give_items(p);
+        return true;
+    }
+    if ((p->kind == DELETE || waits) && !late)
+        return false;
+    if (p->kind == DELETE) {
+        give_deleted(p);
+        return true;
+    }
+    bool text =
+        terminal && p->kind != ACCEPTED && (f->state == TR_COMPLETED || f->state == TR_INCOMPLETE);
+    if (text && !tell(p, budget)) {
+        p->look_ns = now;
+        return false;
+    }
+    give_object(p, f->state, terminal && p->kind != ACCEPTED);
+    return true;
+}
+
+static bool look(struct tr_poll *p, uint64_t now, uint64_t *budget)
+{
+    struct tr_find f;
+    enum tr_err e = tr_find_ring(p->fe, p->id, p->key, &f);
+
+    bool let_go = e == TR_OK && (f.unwanted || (f.ours && !tr_stream_find(p->fe, p->id)));
+    if (let_go)
+        e = TR_ERR_STREAM_OVER;
+    if (e)
+        return look_at_none(p, e, now);
+    if (!p->ask)
+        p->ask = tr_ask_from_ring(p->fe, p->id.slot, p->id.gen);
+    if (!p->ask || p->ask->api != TR_API_RESPONSES) {
+        refuse(finish(p), p->ask ? TR_ERR_NOT_FOUND : TR_ERR_INTERNAL);
+        return true;
+    }
+    return look_at_it(p, &f, now, budget);
+}
+
+bool tr_responses_turn(struct tr_fe *fe)
+{
+    struct tr_poll *next;
+    uint64_t now = fe->polls ? tr_now_ns() : 0, budget = TR_WHOLE_TURN;
+    bool moved = false;
+
+    for (struct tr_poll *p = fe->polls; p; p = next) {
+        next = p->next;
+        bool due = now >= p->look_ns || now >= p->due_ns;
+        if (due) {
+            p->look_ns = now + p->pause_ns;
+            p->pause_ns = p->pause_ns < LOOK_MAX_NS ? 2 * p->pause_ns : p->pause_ns;
+        }
+        if (due && look(p, now, &budget)) {
+            moved = true;
+            continue;
+        }
+        if (!fe->wake_ns || p->look_ns < fe->wake_ns)
+            fe->wake_ns = p->look_ns;
+    }
+    return moved;
+}
+
+/* ---- requests ---- */
+
+/* A question that is answered in the next turn or later. */
+static struct tr_poll *ask(struct tr_fe *fe, struct tr_exchange *x, struct tr_stream_id id,
+                           const char key[TR_KEY_BYTES], enum kind kind)
+{
+    uint64_t now = tr_now_ns(), wait = kind == CANCEL || kind == DELETE ? CANCEL_NS : ADMIT_NS;
+    struct tr_poll *p = calloc(1, sizeof(*p));
+
+    if (!p) {
+        tr_exchange_error(x, TR_ERR_INTERNAL, NULL, NULL);
+        return NULL;
+    }
+    *p = (struct tr_poll){.fe = fe,
+                          .x = x,
+                          .kind = kind,
+                          .id = id,
+                          .due_ns = now + wait,
+                          .look_ns = now,
+                          .pause_ns = LOOK_NS,
+                          .page = {.limit = ITEMS_DEFAULT, .after = -1},
+                          .next = fe->polls,
+                          .pprev = &fe->polls};
+    memcpy(p->key, key, sizeof(p->key));
+    if (p->next)
+        p->next->pprev = &p->next;
+    fe->polls = p;
+    fe->wake_ns = now;
+    tr_exchange_bind(x, &owner_ops, p);
+    return p;
+}
+
+static struct tr_poll *ask_by_id(struct tr_exchange *x, const struct tr_http_request *rq,
+                                 struct tr_fe *fe, enum kind kind)
+{
+    struct tr_stream_id id;
+    char key[TR_KEY_BYTES];
+
+    if (parse_id(rq->id_param, &id) || id.slot >= fe->shm->config.n_slots) {
+        refuse(x, TR_ERR_NOT_FOUND);
+        return NULL;
+    }
+    tr_api_key(rq, key);
+    return ask(fe, x, id, key, kind);
+}
+
+void tr_responses_accepted(struct tr_stream *s, struct tr_exchange *x)
+{
+    tr_exchange_header(x, "X-Tokenring-Stream", s->stream_id);
+    ask(s->fe, x, s->name, s->ask->key, ACCEPTED);
+}
+
+static int query(const struct tr_http_request *rq, const char *name, char buf[ARG_BYTES])
+{
+    return tr_http_query(rq->http, name, buf, ARG_BYTES);
+}
+
+/* starting_after: -1 if it is absent. */
+static int read_after(const struct tr_http_request *rq, int64_t *after, struct tr_fault *f)
+{
+    char buf[ARG_BYTES];
+    int len = query(rq, "starting_after", buf);
+
+    *after = -1;
+    if (len == -ENOENT || (len >= 0 && tr_api_read_number(buf, (size_t)len, after) == 0))
+        return 0;
+    return tr_fault_set(f, TR_ERR_BAD_PARAM, "starting_after",
+                        "starting_after must be the sequence_number of an event.");
+}
+
+static int read_stream(const struct tr_http_request *rq, bool *stream, struct tr_fault *f)
+{
+    char buf[ARG_BYTES];
+    int len = query(rq, "stream", buf);
+
+    *stream = len > 0 && strcmp(buf, "true") == 0;
+    if (len == -ENOENT || *stream || (len > 0 && strcmp(buf, "false") == 0))
+        return 0;
+    return tr_fault_set(f, TR_ERR_BAD_PARAM, "stream", "stream must be true or false.");
+}
+
+void tr_responses_get(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+{
+    struct tr_reader r = {.x = x, .dialect = &tr_dialect_responses, .frame = TR_SSE_TYPED};
+    struct tr_fe *fe = ctx;
+    struct tr_stream_id id;
+    struct tr_fault f;
+    bool stream;
+
+    if (read_stream(rq, &stream, &f) || read_after(rq, &r.after, &f))
+        tr_api_refuse(fe, x, &f);
+    else if (!stream)
+        ask_by_id(x, rq, fe, GET);
+    else if (parse_id(rq->id_param, &id) || id.slot >= fe->shm->config.n_slots)
+        refuse(x, TR_ERR_NOT_FOUND);
+    else
+        tr_api_resume_as(fe, rq, id, &r);
+}
+
+void tr_responses_cancel(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+{
+    ask_by_id(x, rq, ctx, CANCEL);
+}
+
+void tr_responses_delete(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+{
+    ask_by_id(x, rq, ctx, DELETE);
+}
+
+/* ?limit, ?order, ?after: the name of an item. */
+static int read_page(const struct tr_http_request *rq, struct page *g, struct tr_fault *f)
+{
+    char buf[ARG_BYTES];
+    int64_t limit = ITEMS_DEFAULT;
+    int len = query(rq, "limit", buf);
+
+    if (len != -ENOENT &&
+        (len < 0 || tr_api_read_number(buf, (size_t)len, &limit) || limit < 1 || limit > ITEMS_MAX))
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "limit", "limit is a number from 1 to 100.");
+    g->limit = (uint32_t)limit;
+    len = query(rq, "order", buf);
+    g->ascending = len > 0 && strcmp(buf, "asc") == 0;
+    if (len != -ENOENT && !g->ascending && (len < 0 || strcmp(buf, "desc") != 0))
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "order", "order is asc or desc.");
+    len = query(rq, "after", buf);
+    const char *last = len > 0 ? strrchr(buf, '_') : NULL;
+    g->after = -1;
+    if (len != -ENOENT && (!last || tr_api_read_number(last + 1, strlen(last + 1), &g->after) ||
+                           g->after > UINT32_MAX))
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "after", "after is the id of an input item.");
+    return 0;
+}
+
+void tr_responses_items(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+{
+    struct tr_fe *fe = ctx;
+    struct tr_fault f;
+    struct page page;
+
+    if (read_page(rq, &page, &f)) {
+        tr_api_refuse(fe, x, &f);
+        return;
+    }
+    struct tr_poll *p = ask_by_id(x, rq, fe, ITEMS);
+    if (p)
+        p->page = page;
+}
