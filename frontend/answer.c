@@ -24,7 +24,7 @@ static const struct tr_conn *const_conn_of(const struct tr_exchange *x)
     return (const struct tr_conn *)((const char *)x - offsetof(struct tr_conn, x));
 }
 
-static void add(struct tr_conn *c, const char *p, size_t n)
+void tr_conn_put(struct tr_conn *c, const char *p, size_t n)
 {
     if (c->broken || n == 0)
         return;
@@ -133,7 +133,7 @@ static void end_head(struct tr_conn *c, struct tr_emit *t)
     put(t, "\r\n");
     if (t->failed)
         c->broken = ENOMEM;
-    add(c, t->buf, t->len);
+    tr_conn_put(c, t->buf, t->len);
     free(c->extra);
     c->extra = NULL;
     c->extra_len = 0;
@@ -167,7 +167,7 @@ static void reply(struct tr_exchange *x, int status, const char *type, const cha
         return;
     reply_head(c, status, type, len);
     if (!c->no_body && status != 204)
-        add(c, body, len);
+        tr_conn_put(c, body, len);
     done(c);
 }
 
@@ -257,7 +257,7 @@ static void chunk_size(struct tr_conn *c, size_t len)
         *--p = "0123456789abcdef"[len % 16];
         len /= 16;
     } while (len);
-    add(c, p, (size_t)(end - p));
+    tr_conn_put(c, p, (size_t)(end - p));
 }
 
 static void stream_write(struct tr_exchange *x, const char *data, size_t len)
@@ -268,9 +268,9 @@ static void stream_write(struct tr_exchange *x, const char *data, size_t len)
     TR_ASSERT(c->head_sent && !c->answer_done);
     if (c->chunked_out)
         chunk_size(c, len);
-    add(c, data, len);
+    tr_conn_put(c, data, len);
     if (c->chunked_out)
-        add(c, "\r\n", 2);
+        tr_conn_put(c, "\r\n", 2);
     if (tr_outbuf_len(&c->out) >= c->d->lim->stream_buffer)
         c->want_writable = true;
     tr_conn_mark(c);
@@ -283,7 +283,7 @@ static void stream_end(struct tr_exchange *x)
         return;
     TR_ASSERT(c->head_sent && !c->answer_done);
     if (c->chunked_out && !c->no_body)
-        add(c, "0\r\n\r\n", 5);
+        tr_conn_put(c, "0\r\n\r\n", 5);
     done(c);
 }
 

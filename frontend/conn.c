@@ -156,6 +156,7 @@ void tr_conn_kill(struct tr_conn *c, enum tr_gone why)
     tr_exchange_unbind(&c->x);
     if (ops)
         ops->gone(owner, why);
+    tr_conn_raw_gone(c, why);
     d->stats.unsent_bytes -= tr_outbuf_len(&c->out);
     d->stats.kernel_bytes -= c->written - c->acked;
     close(c->fd);
@@ -238,15 +239,14 @@ void tr_conn_write_out(struct tr_conn *c)
         return;
     }
     /* Also if it is an earlier answer's bytes that the kernel has refused. */
-    if (!c->may_write && c->head_sent && !c->answer_done)
+    if (!c->may_write && (c->state == TR_CONN_RAW || (c->head_sent && !c->answer_done)))
         c->want_writable = true;
     tr_outbuf_wait(&c->d->pool, &c->out);
     if (!c->blocked_ns)
         c->blocked_ns = tr_now_ns();
 }
 
-/* Whether the owner is to be told that more can be written. */
-static bool takes_more(const struct tr_conn *c)
+bool tr_conn_takes_more(const struct tr_conn *c)
 {
     return c->want_writable && tr_conn_room(c) > 0 &&
            tr_outbuf_len(&c->out) <= c->d->lim->stream_buffer / 2;
@@ -269,7 +269,7 @@ static void after_write(struct tr_conn *c)
     if (c->state == TR_CONN_CLOSING && unsent == 0)
         begin_linger(c);
     else if ((unsent && c->may_write) || /* a large answer to a fast reader */
-             takes_more(c))
+             tr_conn_takes_more(c))
         tr_conn_later(c); /* `writable` comes from the next turn: one write each, then others */
 }
 
@@ -277,22 +277,26 @@ static void after_write(struct tr_conn *c)
 
 /* While an answer is due nothing is read; whether the peer is still there is asked from the
  * kernel, which keeps the state however much unread input there is. */
-static void look_for_close(struct tr_conn *c)
+bool tr_conn_peer_lives(struct tr_conn *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
     if (poll(&p, 1, 0) <= 0)
-        return;
+        return true;
     if (p.revents & (POLLERR | POLLHUP | POLLNVAL)) {
         int error = 0;
         socklen_t len = sizeof(error);
         getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len);
         tr_conn_kill(c, why_of(error));
-        return;
+        return false;
     }
-    if (!(p.revents & POLLRDHUP))
-        return;
-    c->rdhup = true;
-    if (c->fin_told || !c->x.owner_ops)
+    if (p.revents & POLLRDHUP)
+        c->rdhup = true;
+    return true;
+}
+
+static void look_for_close(struct tr_conn *c)
+{
+    if (!tr_conn_peer_lives(c) || !c->rdhup || c->fin_told || !c->x.owner_ops)
         return;
     c->fin_told = true;
     c->d->stats.half_closed++;
@@ -304,6 +308,11 @@ void tr_conn_turn_end(struct tr_conn *c)
     if (c->cut) {
         close_cut(c);
         return;
+    }
+    if (c->state == TR_CONN_RAW) {
+        tr_conn_raw_turn_end(c);
+        if (c->state == TR_CONN_DEAD)
+            return;
     }
     if (c->state != TR_CONN_LINGER) {
         tr_conn_advance(c);
@@ -323,13 +332,17 @@ void tr_conn_turn_end(struct tr_conn *c)
 void tr_conn_work(struct tr_conn *c)
 {
     c->turn_body = 0;
+    if (c->state == TR_CONN_RAW) {
+        tr_conn_raw_work(c);
+        return;
+    }
     if (c->state == TR_CONN_BUSY)
         look_for_close(c);
     if (c->state == TR_CONN_DEAD)
         return;
     if (c->state != TR_CONN_LINGER)
         tr_conn_write_out(c);
-    if (c->x.owner_ops && !c->broken && takes_more(c)) {
+    if (c->x.owner_ops && !c->broken && tr_conn_takes_more(c)) {
         c->want_writable = false;
         c->x.owner_ops->writable(c->x.owner);
     }

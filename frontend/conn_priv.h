@@ -11,7 +11,8 @@
  *   CLOSING --all written--> LINGER --EOF, bytes or time--> DEAD (freed at the end of the turn)
  *
  * READING covers idle, head and body; with `answered` it throws away the body of a request that
- * was refused early.  A fault in any state leads to DEAD. */
+ * was refused early.  RAW, from READING or BUSY, is another protocol's (protocol.h) until that closes.
+ * A fault in any state leads to DEAD. */
 #ifndef TR_FRONTEND_CONN_PRIV_H
 #define TR_FRONTEND_CONN_PRIV_H
 
@@ -24,12 +25,31 @@
 
 #include <sys/queue.h>
 
-enum tr_conn_state { TR_CONN_READING, TR_CONN_BUSY, TR_CONN_CLOSING, TR_CONN_LINGER, TR_CONN_DEAD };
+enum tr_conn_state {
+    TR_CONN_READING,
+    TR_CONN_BUSY,
+    TR_CONN_RAW,
+    TR_CONN_CLOSING,
+    TR_CONN_LINGER,
+    TR_CONN_DEAD
+};
 
 enum {
     TR_CONN_EXTRA_BYTES = 2048,   /* fields added by tr_conn_header */
     TR_CONN_ID_BYTES = 128,       /* longest x-request-id taken over */
     TR_CONN_READ_BYTES = 16 << 10 /* of one read outside a body: bounds the unparsed input */
+};
+
+/* A connection that is no longer HTTP/1. */
+struct tr_conn_raw {
+    const struct tr_protocol *protocol; /* NULL: `gone` has been called */
+    void *state;
+    unsigned busy; /* requests under way */
+    bool marked;   /* turn_end is wanted */
+    bool paused;   /* nothing is read */
+    bool drained;  /* it has been told */
+    bool over;     /* closes at the end of the turn ... */
+    bool cut;      /* ... by a reset */
 };
 
 struct tr_conn {
@@ -75,6 +95,8 @@ struct tr_conn {
     uint64_t blocked_ns; /* bytes wait and the kernel takes none since; 0: not so */
     uint64_t linger_ns;  /* until */
     size_t linger_left;
+
+    struct tr_conn_raw raw;
 
     /* deliveries that wait, oldest and lowest `upto` first; the connection is then in d->deliver */
     STAILQ_HEAD(, tr_delivered) deliveries;
@@ -124,18 +146,27 @@ void tr_conn_close_idle(struct tr_conn *c); /* if it has had its answers and sen
 void tr_conn_kill(struct tr_conn *c, enum tr_gone why); /* from the loop only */
 void tr_conn_reap(struct tr_conn *c);
 void tr_conn_close_hard(const struct tr_conn *c, bool on);
-void tr_conn_write_out(struct tr_conn *c); /* what the kernel takes; faults in `broken` */
+void tr_conn_write_out(struct tr_conn *c);        /* what the kernel takes; faults in `broken` */
+bool tr_conn_takes_more(const struct tr_conn *c); /* who waits for room is to be told of it */
+bool tr_conn_peer_lives(struct tr_conn *c);       /* else it was killed; sees a FIN too */
 
 /* intake.c */
 char *tr_conn_take_body(struct tr_conn *c);
 void tr_conn_take_id(struct tr_conn *c);
-void tr_conn_read(struct tr_conn *c);    /* READING: what has come, as far as it may be taken */
-void tr_conn_drop(struct tr_conn *c);    /* LINGER: what has come, thrown away */
-void tr_conn_advance(struct tr_conn *c); /* on from an answer that has ended, if one has */
+void tr_conn_read(struct tr_conn *c);        /* READING: what has come, as far as it may be taken */
+size_t tr_conn_read_some(struct tr_conn *c); /* into the scratch: bytes, 0 if there are none now */
+void tr_conn_drop(struct tr_conn *c);        /* LINGER: what has come, thrown away */
+void tr_conn_advance(struct tr_conn *c);     /* on from an answer that has ended, if one has */
 
 /* answer.c */
+void tr_conn_put(struct tr_conn *c, const char *p, size_t n);
 extern const struct tr_exchange_ops tr_conn_exchange_ops;
 void tr_conn_preflight(struct tr_conn *c, unsigned allow);
+
+/* protocol.c: everything that can be done now; the end of a turn; the last call */
+void tr_conn_raw_work(struct tr_conn *c);
+void tr_conn_raw_turn_end(struct tr_conn *c);
+void tr_conn_raw_gone(struct tr_conn *c, enum tr_gone why);
 
 /* httpd.c */
 void tr_conn_mark(struct tr_conn *c); /* has work at the end of this turn */

@@ -179,6 +179,8 @@ void tr_httpd_drain(struct tr_httpd *d)
         next = TAILQ_NEXT(c, all_link); /* one whose client has gone ends here */
         if (idle(c))
             tr_conn_close_idle(c);
+        else if (c->state == TR_CONN_RAW)
+            tr_conn_mark(c); /* it is told at the end of the turn */
     }
 }
 
@@ -188,8 +190,8 @@ void tr_httpd_retire(struct tr_httpd *d)
     d->retire_ns = tr_now_ns();
     TAILQ_FOREACH(c, &d->all, all_link)
     {
-        if (idle(c))
-            tr_conn_mark(c); /* its time is shorter now */
+        if (idle(c) || c->state == TR_CONN_RAW)
+            tr_conn_mark(c); /* its time is shorter now; it is told */
     }
 }
 

@@ -208,6 +208,8 @@ static void dispatch(struct tr_conn *c)
     c->rq.body = (struct tr_slice){c->body, c->body_len};
     c->turn_body += c->body_len;
     c->rq.route->handler(&c->x, &c->rq, c->d->ops.ctx);
+    if (c->state == TR_CONN_RAW) /* it has become something else */
+        return;
     if (!c->answer_done && !c->x.owner_ops) {
         if (c->head_sent)
             tr_exchange_stream_abort(&c->x, false);
@@ -314,7 +316,7 @@ static size_t read_size(const struct tr_conn *c)
 
 /* One read into the scratch buffer: its bytes, 0 if there are none now (or the connection has
  * ended). */
-static size_t read_some(struct tr_conn *c)
+size_t tr_conn_read_some(struct tr_conn *c)
 {
     size_t want = read_size(c);
     ssize_t n = recv(c->fd, c->d->scratch, want, MSG_DONTWAIT);
@@ -331,7 +333,9 @@ static size_t read_some(struct tr_conn *c)
         return 0;
     /* FIN between requests, or in the middle of one, which then never was: answers that wait are
      * still written. */
-    if (n == 0 && c->state == TR_CONN_READING && tr_outbuf_len(&c->out)) {
+    if (n == 0 && c->state == TR_CONN_RAW) {
+        c->rdhup = true;
+    } else if (n == 0 && c->state == TR_CONN_READING && tr_outbuf_len(&c->out)) {
         c->complete = true;
         c->state = TR_CONN_CLOSING;
     } else {
@@ -352,7 +356,7 @@ static bool is_over(const struct tr_conn *c)
 void tr_conn_drop(struct tr_conn *c)
 {
     for (int i = 0; i < READS_PER_TURN && c->may_read && c->linger_left; i++) {
-        size_t n = read_some(c);
+        size_t n = tr_conn_read_some(c);
         if (c->state == TR_CONN_DEAD)
             return;
         c->linger_left -= n < c->linger_left ? n : c->linger_left;
@@ -377,7 +381,7 @@ void tr_conn_read(struct tr_conn *c)
             return;
         if (must_wait(c))
             return;
-        size_t n = read_some(c);
+        size_t n = tr_conn_read_some(c);
         if (n) {
             size_t used = feed(c, c->d->scratch, n);
             keep_rest(c, c->d->scratch + used, n - used);
