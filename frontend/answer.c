@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Composing answers: heads, whole bodies, error objects, chunks. */
 #include "base/assert.h"
-#include "base/clock.h"
 #include "frontend/conn_priv.h"
 
 #include <errno.h>
@@ -9,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* An answer that is shorter is cheaper to copy. */
 enum { GIVE_BYTES = 16 << 10 };
@@ -43,51 +41,9 @@ static void put(struct tr_emit *t, const char *s)
     tr_emit_bytes(t, s, strlen(s));
 }
 
-static void field(struct tr_emit *t, const char *name, const char *value)
-{
-    put(t, name);
-    put(t, ": ");
-    put(t, value);
-    put(t, "\r\n");
-}
-
-static void date_field(struct tr_emit *t)
-{
-    char buf[40];
-    time_t now = (time_t)tr_wall_s();
-    struct tm tm;
-    gmtime_r(&now, &tm);
-    strftime(buf, sizeof(buf), "%a, %d %b %Y %H:%M:%S GMT", &tm);
-    field(t, "Date", buf);
-}
-
-/* Also on errors: a page of that origin could not read them otherwise. */
-static void cors_fields(struct tr_conn *c, struct tr_emit *t)
-{
-    const char *origin = c->d->lim->cors;
-    if (!origin)
-        return;
-    field(t, "Access-Control-Allow-Origin", origin);
-    if (strcmp(origin, "*") != 0)
-        field(t, "Vary", "Origin");
-    field(t, "Access-Control-Expose-Headers", "x-request-id, x-tokenring-stream, retry-after");
-}
-
 static int add_header(struct tr_exchange *x, const char *name, const char *value)
 {
-    struct tr_conn *c = conn_of(x);
-    size_t n = strlen(name), v = strlen(value);
-    if (n == 0 || strpbrk(name, "\r\n: ") || strpbrk(value, "\r\n"))
-        return -EINVAL;
-    if (c->extra_len + n + v + 4 > TR_CONN_EXTRA_BYTES)
-        return -E2BIG;
-    if (!c->extra)
-        c->extra = malloc(TR_CONN_EXTRA_BYTES + 1);
-    if (!c->extra)
-        return -ENOMEM;
-    c->extra_len += (size_t)snprintf(
-        c->extra + c->extra_len, TR_CONN_EXTRA_BYTES + 1 - c->extra_len, "%s: %s\r\n", name, value);
-    return 0;
+    return tr_carrier_extra(&conn_of(x)->extra, name, value);
 }
 
 /* Whether what is left of a refused body is worth reading to keep the connection: little, and sure
@@ -113,30 +69,23 @@ static struct tr_emit *begin_head(struct tr_conn *c, int status, const char *typ
     tr_emit_reset(t);
     snprintf(line, sizeof(line), "HTTP/1.1 %d %s\r\n", status, tr_http_reason(status));
     put(t, line);
-    date_field(t);
-    if (type)
-        field(t, "Content-Type", type);
     if (!c->request_id[0]) /* the head was never complete */
-        tr_conn_take_id(c);
-    field(t, "X-Request-Id", c->request_id);
-    cors_fields(c, t);
-    tr_emit_bytes(t, c->extra, c->extra_len);
+        tr_carrier_id(&c->http, c->request_id);
+    tr_carrier_fields(t, c->d->lim, type, c->request_id, &c->extra);
     return t;
 }
 
 static void end_head(struct tr_conn *c, struct tr_emit *t)
 {
     if (!c->keep)
-        field(t, "Connection", "close");
+        tr_carrier_field(t, "Connection", "close");
     else if (c->http.minor == 0)
-        field(t, "Connection", "keep-alive");
+        tr_carrier_field(t, "Connection", "keep-alive");
     put(t, "\r\n");
     if (t->failed)
         c->broken = ENOMEM;
     tr_conn_put(c, t->buf, t->len);
-    free(c->extra);
-    c->extra = NULL;
-    c->extra_len = 0;
+    tr_carrier_extra_drop(&c->extra);
 }
 
 /* The answer is complete; what follows happens in the loop. */
@@ -155,7 +104,7 @@ static void reply_head(struct tr_conn *c, int status, const char *type, size_t l
     char number[32];
     if (status != 204) {
         snprintf(number, sizeof(number), "%zu", len);
-        field(t, "Content-Length", number);
+        tr_carrier_field(t, "Content-Length", number);
     }
     end_head(c, t);
 }
@@ -190,42 +139,6 @@ static void reply_give(struct tr_exchange *x, int status, const char *type, char
     done(c);
 }
 
-/* The fields a browser asks to send are granted as it names them (x-stainless-* cannot be said by
- * a pattern), if they look like names. */
-static const char *granted_fields(const struct tr_conn *c, char *buf, size_t cap)
-{
-    struct tr_slice v = tr_http_field(&c->http, "access-control-request-headers");
-    bool good = v.len > 0 && v.len < cap;
-    for (size_t i = 0; good && i < v.len; i++)
-        good = v.p[i] > ' ' ? v.p[i] < 0x7f && v.p[i] != '"' : v.p[i] == ' ';
-    if (!good)
-        return "authorization, content-type, accept, x-api-key, api-key, x-request-id, "
-               "x-request-timeout, x-tokenring-resume, last-event-id, idempotency-key, "
-               "anthropic-version, anthropic-beta, openai-organization, openai-project, "
-               "x-stainless-arch, x-stainless-lang, x-stainless-os, "
-               "x-stainless-package-version, x-stainless-retry-count, x-stainless-runtime, "
-               "x-stainless-runtime-version, x-stainless-timeout, x-stainless-read-timeout, "
-               "x-stainless-helper-method";
-    memcpy(buf, v.p, v.len);
-    buf[v.len] = '\0';
-    return buf;
-}
-
-/* Needs no key: a browser sends none with it. */
-void tr_conn_preflight(struct tr_conn *c, unsigned allow)
-{
-    char methods[96], fields[1024];
-    tr_route_allow(allow, methods);
-    tr_exchange_header(&c->x, "Allow", methods);
-    if (c->d->lim->cors) {
-        tr_exchange_header(&c->x, "Access-Control-Allow-Methods", methods);
-        tr_exchange_header(&c->x, "Access-Control-Allow-Headers",
-                           granted_fields(c, fields, sizeof(fields)));
-        tr_exchange_header(&c->x, "Access-Control-Max-Age", "600");
-    }
-    tr_exchange_reply(&c->x, 204, NULL, NULL, 0);
-}
-
 /* ---- streams --------------------------------------------------------------------------- */
 
 static void stream_begin(struct tr_exchange *x, const char *type)
@@ -239,11 +152,9 @@ static void stream_begin(struct tr_exchange *x, const char *type)
         tr_conn_close_hard(c, true);
     }
     struct tr_emit *t = begin_head(c, 200, type);
-    field(t, "Cache-Control", "no-cache, no-transform");
-    field(t, "X-Accel-Buffering", "no");
-    field(t, "Incremental", "?1");
+    tr_carrier_stream_fields(t);
     if (c->chunked_out)
-        field(t, "Transfer-Encoding", "chunked");
+        tr_carrier_field(t, "Transfer-Encoding", "chunked");
     end_head(c, t);
     tr_conn_mark(c);
 }

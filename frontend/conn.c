@@ -23,8 +23,6 @@
 
 enum {
     WRITE_BYTES_PER_TURN = 256 << 10, /* then the others get their turn */
-    BODY_BYTES_PER_S = 1 << 10,       /* a body that comes slower than this ... */
-    BODY_PAUSES = 10,                 /* ... has so many times the longest pause in all */
     OVERFULL_CONNECTIONS = 64 /* beyond the limit: these are told 503, others are just closed */
 };
 
@@ -39,12 +37,8 @@ static bool is_between(const struct tr_conn *c)
 static uint64_t read_deadline(const struct tr_conn *c)
 {
     const struct tr_http_limits *l = c->d->lim;
-    if (c->body_ns) {
-        uint64_t pause = l->body_timeout_ns;
-        uint64_t idle = c->piece_ns + pause;
-        uint64_t all = c->body_ns + BODY_PAUSES * pause + c->body_seen / BODY_BYTES_PER_S * SECOND;
-        return !pause ? 0 : idle < all ? idle : all;
-    }
+    if (c->body_ns)
+        return tr_carrier_body_deadline(l, c->body_ns, c->piece_ns, c->body_seen);
     if (!is_between(c))
         return l->header_timeout_ns ? c->since_ns + l->header_timeout_ns : 0;
     uint64_t at = l->keepalive_ns ? c->since_ns + l->keepalive_ns : 0;
@@ -169,7 +163,7 @@ void tr_conn_reap(struct tr_conn *c)
     tr_http_fini(&c->http);
     free(c->in);
     free(tr_conn_take_body(c));
-    free(c->extra);
+    tr_carrier_extra_drop(&c->extra);
     free(c);
 }
 

@@ -16,6 +16,7 @@
 #ifndef TR_FRONTEND_CONN_PRIV_H
 #define TR_FRONTEND_CONN_PRIV_H
 
+#include "frontend/carrier.h"
 #include "frontend/conn.h"
 #include "frontend/emit.h"
 #include "frontend/outbuf.h"
@@ -35,8 +36,6 @@ enum tr_conn_state {
 };
 
 enum {
-    TR_CONN_EXTRA_BYTES = 2048,   /* fields added by tr_conn_header */
-    TR_CONN_ID_BYTES = 128,       /* longest x-request-id taken over */
     TR_CONN_READ_BYTES = 16 << 10 /* of one read outside a body: bounds the unparsed input */
 };
 
@@ -70,11 +69,10 @@ struct tr_conn {
     /* request */
     struct tr_http http;
     struct tr_http_request rq;
-    char request_id[TR_CONN_ID_BYTES + 1];
+    char request_id[TR_CARRIER_ID_BYTES + 1];
     char *in; /* read but not yet parsed: in[in_at, in_len) */
     size_t in_at, in_len;
-    char *body;
-    size_t body_len, body_cap;
+    struct tr_body body;
     uint64_t body_seen; /* body bytes of this request, kept or thrown away */
     size_t turn_body;   /* bytes of whole bodies handed on in this turn of the loop */
     uint64_t since_ns;  /* idle, or in this request, since */
@@ -87,8 +85,7 @@ struct tr_conn {
 
     /* answer */
     struct tr_outbuf out;
-    char *extra;
-    size_t extra_len;
+    struct tr_head_extra extra;
     bool head_sent, chunked_out, no_body, answer_done, keep;
     bool want_writable, fin_told;
     uint64_t accepted, written, acked;
@@ -152,7 +149,6 @@ bool tr_conn_peer_lives(struct tr_conn *c);       /* else it was killed; sees a 
 
 /* intake.c */
 char *tr_conn_take_body(struct tr_conn *c);
-void tr_conn_take_id(struct tr_conn *c);
 void tr_conn_read(struct tr_conn *c);        /* READING: what has come, as far as it may be taken */
 size_t tr_conn_read_some(struct tr_conn *c); /* into the scratch: bytes, 0 if there are none now */
 void tr_conn_drop(struct tr_conn *c);        /* LINGER: what has come, thrown away */
@@ -161,7 +157,6 @@ void tr_conn_advance(struct tr_conn *c);     /* on from an answer that has ended
 /* answer.c */
 void tr_conn_put(struct tr_conn *c, const char *p, size_t n);
 extern const struct tr_exchange_ops tr_conn_exchange_ops;
-void tr_conn_preflight(struct tr_conn *c, unsigned allow);
 
 /* protocol.c: everything that can be done now; the end of a turn; the last call */
 void tr_conn_raw_work(struct tr_conn *c);

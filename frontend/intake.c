@@ -8,83 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <uuid/uuid.h>
 
 #define LOOK_NS 2000000000ull /* for a client that is no longer listened to */
 
 enum {
-    READS_PER_TURN = 16,        /* then the others get their turn */
-    BODIES_PER_TURN = 16 << 10, /* bytes: what a handler makes of more takes others' time */
-    BODY_FIRST_BYTES = 64 << 10
+    READS_PER_TURN = 16,       /* then the others get their turn */
+    BODIES_PER_TURN = 16 << 10 /* bytes: what a handler makes of more takes others' time */
 };
 
 /* ---- requests -------------------------------------------------------------------------- */
-
-/* The client's x-request-id if it is short and printable, else one of ours. */
-void tr_conn_take_id(struct tr_conn *c)
-{
-    struct tr_slice v = tr_http_field(&c->http, "x-request-id");
-    bool good = v.len > 0 && v.len <= TR_CONN_ID_BYTES;
-    for (size_t i = 0; good && i < v.len; i++)
-        good = v.p[i] > 0x20 && v.p[i] < 0x7f;
-    if (good) {
-        memcpy(c->request_id, v.p, v.len);
-        c->request_id[v.len] = '\0';
-        return;
-    }
-    uuid_t u;
-    uuid_generate_random(u);
-    uuid_unparse_lower(u, c->request_id);
-}
-
-/* What is wrong with a request whose head is fine, before its body; the answer has then been
- * given.  The order is that of what a client may know: what this is, who asks, how much. */
-static bool refused(struct tr_conn *c)
-{
-    const struct tr_httpd *d = c->d;
-    const struct tr_http *h = &c->http;
-    unsigned allow;
-    if (c->overfull) {
-        c->keep = false;
-        c->d->stats.turned_away++;
-        tr_exchange_error(&c->x, TR_ERR_CONNECTIONS, NULL, NULL);
-        return true;
-    }
-    if (h->refuse != TR_OK || h->method == TR_HTTP_OTHER) {
-        tr_exchange_error(&c->x, h->refuse != TR_OK ? h->refuse : TR_ERR_NOT_IMPLEMENTED, NULL,
-                          NULL);
-        return true;
-    }
-    c->x.error_body = tr_route_errors(d->ops.routes, d->ops.n_routes, h->path);
-    c->rq.route =
-        tr_route_find(d->ops.routes, d->ops.n_routes, h->method, h->path, &c->rq.id_param, &allow);
-    if (h->method == TR_HTTP_OPTIONS && (allow || (h->path.len == 1 && h->path.p[0] == '*'))) {
-        tr_conn_preflight(c, allow);
-        return true;
-    }
-    if (!c->rq.route) {
-        if (allow) {
-            char buf[96];
-            tr_route_allow(allow, buf);
-            tr_exchange_header(&c->x, "Allow", buf);
-        }
-        tr_exchange_error(&c->x, allow ? TR_ERR_METHOD : TR_ERR_NOT_FOUND, NULL, NULL);
-        return true;
-    }
-    const char *why = NULL;
-    enum tr_err e = TR_OK;
-    if (d->ops.check && !(c->rq.route->flags & TR_ROUTE_OPEN))
-        e = d->ops.check(d->ops.ctx, &c->rq, &why);
-    if (e == TR_OK && h->content_length > d->lim->max_body)
-        e = TR_ERR_BODY_TOO_LARGE;
-    if (e == TR_OK && h->has_body && !tr_route_json_type(tr_http_field(h, "content-type")))
-        e = TR_ERR_MEDIA_TYPE;
-    if (e == TR_ERR_DRAINING) /* also in the turn before tr_httpd_drain */
-        c->keep = false;
-    if (e != TR_OK)
-        tr_exchange_error(&c->x, e, why, NULL);
-    return e != TR_OK;
-}
 
 static void begin_request(struct tr_conn *c)
 {
@@ -94,10 +26,10 @@ static void begin_request(struct tr_conn *c)
     c->no_body = h->method == TR_HTTP_HEAD_METHOD;
     c->x.error_body = NULL;
     c->body_ns = c->piece_ns = tr_now_ns();
-    tr_conn_take_id(c);
+    tr_carrier_id(h, c->request_id);
     c->rq =
         (struct tr_http_request){.http = h, .request_id = c->request_id, .arrived_ns = c->since_ns};
-    if (refused(c) || !h->expect_continue)
+    if (tr_carrier_refuses(c->d, &c->x, &c->rq, c->overfull, &c->keep) || !h->expect_continue)
         return;
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (tr_outbuf_add(&c->d->pool, &c->out, go_on, sizeof(go_on) - 1))
@@ -107,56 +39,23 @@ static void begin_request(struct tr_conn *c)
     tr_conn_mark(c);
 }
 
-/* A small body always has its place; the large ones share theirs, so that many clients who each send
- * all but the last byte do not take all memory. */
-static bool body_room(struct tr_conn *c, size_t need)
-{
-    if (need <= c->body_cap)
-        return true;
-    size_t cap = c->body_cap ? c->body_cap * 2 : BODY_FIRST_BYTES;
-    while (cap < need)
-        cap *= 2;
-    if (!c->http.chunked && cap > c->http.content_length)
-        cap = (size_t)c->http.content_length;
-    if (cap > BODY_FIRST_BYTES &&
-        c->d->stats.body_bytes + cap - c->body_cap > c->d->lim->max_bodies)
-        return false;
-    char *p = realloc(c->body, cap);
-    if (!p)
-        return false;
-    c->d->stats.body_bytes += cap - c->body_cap;
-    c->body = p;
-    c->body_cap = cap;
-    return true;
-}
-
 static void body_piece(struct tr_conn *c, struct tr_slice piece)
 {
     c->body_seen += piece.len;
     c->piece_ns = tr_now_ns();
     if (c->answered)
         return;
-    if (piece.len > c->d->lim->max_body - c->body_len) {
-        c->keep = false;
-        tr_exchange_error(&c->x, TR_ERR_BODY_TOO_LARGE, NULL, NULL);
-    } else if (!body_room(c, c->body_len + piece.len)) {
-        c->keep = false;
-        c->d->stats.turned_away++;
-        tr_exchange_error(&c->x, TR_ERR_OVERLOADED,
-                          "Too many large bodies are on their way; try again soon.", NULL);
-    } else {
-        memcpy(c->body + c->body_len, piece.p, piece.len);
-        c->body_len += piece.len;
-    }
+    const char *why;
+    enum tr_err e = tr_carrier_body(c->d, &c->body, &c->http, piece, &why);
+    if (e == TR_OK)
+        return;
+    c->keep = false;
+    tr_exchange_error(&c->x, e, why, NULL);
 }
 
 char *tr_conn_take_body(struct tr_conn *c)
 {
-    char *body = c->body;
-    c->d->stats.body_bytes -= c->body_cap;
-    c->body = NULL;
-    c->body_len = c->body_cap = 0;
-    return body;
+    return tr_carrier_body_take(c->d, &c->body);
 }
 
 /* The answer to the present request has ended and nothing of its body is still to come. */
@@ -167,7 +66,7 @@ static void next_request(struct tr_conn *c)
     free(tr_conn_take_body(c));
     c->body_seen = 0;
     c->body_ns = 0;
-    c->extra_len = 0;
+    tr_carrier_extra_drop(&c->extra);
     c->request_id[0] = '\0';
     c->answered = c->answer_done = c->head_sent = c->chunked_out = c->no_body = false;
     c->want_writable = false;
@@ -205,8 +104,8 @@ static void dispatch(struct tr_conn *c)
     }
     c->state = TR_CONN_BUSY;
     c->d->stats.busy++;
-    c->rq.body = (struct tr_slice){c->body, c->body_len};
-    c->turn_body += c->body_len;
+    c->rq.body = (struct tr_slice){c->body.p, c->body.len};
+    c->turn_body += c->body.len;
     c->rq.route->handler(&c->x, &c->rq, c->d->ops.ctx);
     if (c->state == TR_CONN_RAW) /* it has become something else */
         return;
