@@ -438,7 +438,8 @@ static bool look(struct tr_poll *p, uint64_t now, uint64_t *budget)
     if (!p->ask)
         p->ask = tr_ask_from_ring(p->fe, p->id.slot, p->id.gen);
     if (!p->ask || p->ask->api != TR_API_RESPONSES) {
-        refuse(finish(p), p->ask ? TR_ERR_NOT_FOUND : TR_ERR_INTERNAL);
+        e = p->ask ? TR_ERR_NOT_FOUND : TR_ERR_INTERNAL;
+        refuse(finish(p), e);
         return true;
     }
     return look_at_it(p, &f, now, budget);

@@ -17,6 +17,7 @@ from lib import *
 from lib import _servers
 
 COMP, CHAT, NATIVE = "/v1/completions", "/v1/chat/completions", "/v1/streams"
+RESPONSES = "/v1/responses"
 KILLS, STOP = ("kill", "segv", "abort"), ("stop",)
 SERVICES = 6  # at the same time: a cell mostly waits
 FRONTENDS = 2
@@ -68,6 +69,26 @@ def take_openai(a, v):
     a.usage = v.get("usage") or a.usage
 
 
+def take_responses(a, v):
+    """An event, or the object of an answer in one piece; all that repeat the text say the same."""
+    if "sequence_number" in v:
+        a.numbers.append(v["sequence_number"])
+    kind, r = v.get("type"), v if v.get("object") == "response" else v.get("response")
+    if kind == "response.output_text.delta":
+        a.add(0, v["delta"])
+    elif kind == "error":
+        a.ends["error"] = v["code"]
+    if r and r["usage"]:
+        a.usage = {"prompt_tokens": r["usage"]["input_tokens"], "completion_tokens": r["usage"]["output_tokens"]}
+    if r and r["output"]:
+        text = r["output"][0]["content"][0]["text"]
+        if not kind:
+            a.add(0, text)
+        a.ends[0] = {"incomplete": "length", "completed": "stop"}[r["status"]]
+        if text != a.text.get(0, ""):
+            raise ValueError(f"the object says {text!r}, the deltas {a.text!r}")
+
+
 class Left(Exception):
     """The reader was told to go."""
 
@@ -115,8 +136,10 @@ class Kind:
     def request(self, shape, stop=None):
         body = dict(self.body, model=MODEL, seed=self.seed, ignore_eos=True, **SHAPES[shape])
         prompt = body.pop("prompt")
+        if self.path == RESPONSES:
+            body["max_output_tokens"] = body.pop("max_tokens")
         body.update({"messages": [{"role": "user", "content": prompt}]} if self.path == CHAT else
-                    {"prompt": prompt})
+                    {"input" if self.path == RESPONSES else "prompt": prompt})
         if body.pop("stops", False):
             body["stop"] = [stop]
         return body
@@ -134,6 +157,9 @@ KINDS = [
     Kind("chat", CHAT, take_openai, sse, **USAGE, **GREEDY),
     Kind("completion", COMP, take_openai, **SEEDED),
     Kind("completions of two", COMP, take_openai, sse, n=2, **USAGE, **SEEDED),
+    Kind("responses in background", RESPONSES, take_responses, sse, resume=[], stream=True, background=True, **SEEDED),
+    Kind("responses", RESPONSES, take_responses, sse, stream=True, **GREEDY),
+    Kind("responses in one piece", RESPONSES, take_responses, **SEEDED),
     Kind("chat in one piece", CHAT, take_openai, logprobs=True, **GREEDY),
 ]
 SHAPES = {
@@ -222,6 +248,10 @@ class Reader:
             raise ValueError("resumed again and again")
         path = f"{NATIVE}/{self.id}" + ("?format=chat" if self.kind.path == CHAT else "")
         last = [f"Last-Event-ID: {self.id}:{self.answer.numbers[-1]}"] if self.answer.numbers else []
+        if self.kind.path == RESPONSES:
+            path = f"{RESPONSES}/resp_{self.id[3:]}?stream=true" + "".join(
+                f"&starting_after={n}" for n in self.answer.numbers[-1:])
+            last = []
         self.conn, self.at = self.s.conn_at(self.at) if self.at else self.s.conn(), None
         self.conn.send(request("GET", path, headers=list(self.kind.resume) + last))
         status, _, head = self.conn.head()
