@@ -93,6 +93,7 @@ bool tr_carrier_refuses(struct tr_httpd *d, struct tr_exchange *x, struct tr_htt
     const char *why = NULL;
     enum tr_err e = TR_OK;
     unsigned allow;
+    tr_route_prepare(x, d->ops.routes, d->ops.n_routes, h->path);
     if (overfull) {
         *keep = false;
         d->stats.turned_away++;
@@ -103,7 +104,6 @@ bool tr_carrier_refuses(struct tr_httpd *d, struct tr_exchange *x, struct tr_htt
         tr_exchange_error(x, h->refuse != TR_OK ? h->refuse : TR_ERR_NOT_IMPLEMENTED, NULL, NULL);
         return true;
     }
-    x->error_body = tr_route_errors(d->ops.routes, d->ops.n_routes, h->path);
     rq->route =
         tr_route_find(d->ops.routes, d->ops.n_routes, h->method, h->path, &rq->id_param, &allow);
     if (h->method == TR_HTTP_OPTIONS && (allow || (h->path.len == 1 && h->path.p[0] == '*'))) {
@@ -218,7 +218,7 @@ static void cors_fields(struct tr_emit *t, const char *origin)
     if (strcmp(origin, "*") != 0)
         tr_carrier_field(t, "Vary", "Origin");
     tr_carrier_field(t, "Access-Control-Expose-Headers",
-                     "x-request-id, x-tokenring-stream, retry-after");
+                     "x-request-id, request-id, x-tokenring-stream, retry-after");
 }
 
 void tr_carrier_fields(struct tr_emit *t, const struct tr_http_limits *l, const char *type,

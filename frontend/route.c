@@ -36,7 +36,7 @@ const struct tr_route *tr_route_find(const struct tr_route *routes, size_t n,
     *id = (struct tr_slice){NULL, 0};
     for (size_t i = 0; i < n; i++) {
         const struct tr_route *r = &routes[i];
-        if (!matches(r->pattern, path, &part))
+        if (!r->handler || !matches(r->pattern, path, &part))
             continue;
         *allow |= 1u << r->method;
         bool fits =
@@ -51,14 +51,17 @@ const struct tr_route *tr_route_find(const struct tr_route *routes, size_t n,
     return found;
 }
 
-tr_error_body *tr_route_errors(const struct tr_route *routes, size_t n, struct tr_slice path)
+void tr_route_prepare(struct tr_exchange *x, const struct tr_route *routes, size_t n,
+                      struct tr_slice path)
 {
     struct tr_slice part;
+    size_t i = 0;
 
-    for (size_t i = 0; i < n; i++)
-        if (matches(routes[i].pattern, path, &part))
-            return routes[i].errors;
-    return NULL;
+    while (i < n && !matches(routes[i].pattern, path, &part))
+        i++;
+    x->error_body = i < n ? routes[i].errors : NULL;
+    if (i < n && x->request_id && (routes[i].flags & TR_ROUTE_REQUEST_ID))
+        tr_exchange_header(x, "Request-Id", x->request_id);
 }
 
 void tr_route_allow(unsigned allow, char buf[96])

@@ -14,13 +14,14 @@
 struct tr_route {               // NOLINT(clang-analyzer-optin.performance.Padding)
     enum tr_http_method method; /* a GET route answers HEAD too */
     const char *pattern;
-    tr_handler *handler;
+    tr_handler *handler;   /* NULL: nothing is here, but `errors` says so */
     tr_error_body *errors; /* how errors on this path look; NULL: OpenAI's */
     unsigned flags;        /* TR_ROUTE_* and, above bit 8, the caller's own */
 };
 
 enum {
-    TR_ROUTE_OPEN = 1 /* the check hook is not asked (probes) */
+    TR_ROUTE_OPEN = 1,      /* the check hook is not asked (probes) */
+    TR_ROUTE_REQUEST_ID = 2 /* answers carry the id as Request-Id too */
 };
 
 /* The route, or NULL; *id is what {id} matched, *allow has bit 1 << method for each method the path
@@ -29,8 +30,10 @@ const struct tr_route *tr_route_find(const struct tr_route *routes, size_t n,
                                      enum tr_http_method method, struct tr_slice path,
                                      struct tr_slice *id, unsigned *allow);
 
-/* How errors on this path look, whatever the method; NULL: as OpenAI's, or no such path. */
-tr_error_body *tr_route_errors(const struct tr_route *routes, size_t n, struct tr_slice path);
+/* What holds for every answer on this path, whatever the method: how errors look, and Request-Id.  For
+ * carriers, once the head is known. */
+void tr_route_prepare(struct tr_exchange *x, const struct tr_route *routes, size_t n,
+                      struct tr_slice path);
 
 /* "GET, HEAD, OPTIONS" for the methods of `allow`; OPTIONS is always in it. */
 void tr_route_allow(unsigned allow, char buf[96]);

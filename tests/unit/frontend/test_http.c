@@ -519,13 +519,19 @@ Test(http, however_a_request_is_cut_it_is_the_same_request)
 
 /* ---- routes ------------------------------------------------------------------------------ */
 
+static void handler(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+{
+    (void)x, (void)rq, (void)ctx;
+}
+
 static const struct tr_route routes[] = {
-    {.method = TR_HTTP_POST, .pattern = "/v1/chat/completions"},
-    {.method = TR_HTTP_GET, .pattern = "/v1/streams/list"},
-    {.method = TR_HTTP_GET, .pattern = "/v1/streams/{id}"},
-    {.method = TR_HTTP_DELETE, .pattern = "/v1/streams/{id}"},
-    {.method = TR_HTTP_POST, .pattern = "/v1/responses/{id}/cancel"},
-    {.method = TR_HTTP_GET, .pattern = "/v1/models/{id*}"},
+    {.method = TR_HTTP_POST, .pattern = "/v1/chat/completions", .handler = handler},
+    {.method = TR_HTTP_GET, .pattern = "/v1/streams/list", .handler = handler},
+    {.method = TR_HTTP_GET, .pattern = "/v1/streams/{id}", .handler = handler},
+    {.method = TR_HTTP_DELETE, .pattern = "/v1/streams/{id}", .handler = handler},
+    {.method = TR_HTTP_POST, .pattern = "/v1/responses/{id}/cancel", .handler = handler},
+    {.method = TR_HTTP_GET, .pattern = "/v1/models/{id*}", .handler = handler},
+    {.pattern = "/v1/chat/{id*}", .errors = tr_error_body_openai},
 };
 
 static int find(enum tr_http_method m, const char *path, const char *id, unsigned *allow)
@@ -557,6 +563,25 @@ Test(route, paths_find_their_handler_and_methods)
     cr_expect_eq(find(TR_HTTP_GET, "/v1/streams/a/b", NULL, &allow), -1);
     cr_expect_eq(allow, 0);
     cr_expect_eq(find(TR_HTTP_GET, "/v1/models/", NULL, &allow), -1);
+    cr_expect_eq(find(TR_HTTP_GET, "/v1/chat/other", NULL, &allow), -1);
+    cr_expect_eq(allow, 0, "what only says how errors look is no path");
+}
+
+Test(route, errors_look_as_the_first_row_of_their_path_says)
+{
+    static const struct {
+        const char *path;
+        tr_error_body *want;
+    } rows[] = {{"/v1/chat/completions", NULL},
+                {"/v1/chat/other", tr_error_body_openai},
+                {"/v1/other", NULL}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tr_exchange x = {.error_body = tr_error_body_openai};
+        tr_route_prepare(&x, routes, sizeof(routes) / sizeof(routes[0]),
+                         (struct tr_slice){rows[i].path, strlen(rows[i].path)});
+        cr_expect_eq(x.error_body, rows[i].want, "%s", rows[i].path);
+    }
 }
 
 static bool json_type(const char *s)
