@@ -2,6 +2,7 @@
 /* frontend/api_misc.c - models, tokens, and what platforms and routers ask. */
 #include "base/clock.h"
 #include "frontend/api.h"
+#include "frontend/api_anthropic.h"
 #include "frontend/params.h"
 #include "frontend/task.h"
 #include "text/encode.h"
@@ -29,8 +30,12 @@ void tr_api_models(struct tr_exchange *x, const struct tr_http_request *rq, void
     struct tr_fe *fe = ctx;
     struct tr_emit *e = &fe->json;
 
-    (void)rq;
     tr_emit_reset(e);
+    if (tr_anthropic_asks(x, rq)) {
+        tr_anthropic_models(e, fe, rq);
+        tr_api_reply(fe, x);
+        return;
+    }
     tr_emit_obj(e);
     tr_emit_kstr(e, "object", "list");
     tr_emit_key(e, "data");
@@ -49,13 +54,17 @@ static bool same(struct tr_slice a, const char *b)
 void tr_api_model(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
+    bool theirs = tr_anthropic_asks(x, rq);
 
     if (!same(rq->id_param, fe->cfg->served_name) && !same(rq->id_param, fe->cfg->model_stem)) {
         tr_exchange_error(x, TR_ERR_MODEL_NOT_FOUND, NULL, "model");
         return;
     }
     tr_emit_reset(&fe->json);
-    emit_model(&fe->json, fe);
+    if (theirs)
+        tr_anthropic_model(&fe->json, fe);
+    else
+        emit_model(&fe->json, fe);
     tr_api_reply(fe, x);
 }
 

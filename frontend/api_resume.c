@@ -68,21 +68,24 @@ static int read_position(const struct tr_http_request *rq, struct tr_stream_id i
 
 static int read_format(const struct tr_http_request *rq, struct tr_reader *r, struct tr_fault *f)
 {
-    static const char *const name[] = {
-        [TR_API_CHAT] = "chat", [TR_API_COMPLETIONS] = "completions", [TR_API_NATIVE] = "native"};
+    static const char *const name[TR_APIS] = {
+#define X(id, name) [TR_API_##id] = #name,
+#include "frontend/dialects.def"
+#undef X
+    };
     char buf[ARG_BYTES];
     int len = tr_http_query(rq->http, "format", buf, sizeof(buf));
     unsigned api = TR_API_NATIVE;
 
     if (len != -ENOENT)
-        for (api = 0; api < sizeof(name) / sizeof(name[0]); api++)
+        for (api = 0; api < TR_APIS; api++)
             if (len > 0 && strcmp(buf, name[api]) == 0)
                 break;
     r->dialect = tr_dialect_of(api);
     if (!r->dialect)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, "format",
-                            "format must be native, chat or completions.");
-    r->frame = api != TR_API_NATIVE ? TR_SSE_BARE : tr_api_native_frame(rq);
+                            "format must be the name of a dialect, such as native or chat.");
+    r->frame = api == TR_API_NATIVE ? tr_api_native_frame(rq) : r->dialect->frame;
     return 0;
 }
 
@@ -110,8 +113,8 @@ static void give(struct tr_stream *s, const struct tr_reader *r, bool head_only)
     if (!fits(s, r))
         tr_exchange_error(
             r->x, TR_ERR_BAD_PARAM,
-            "This stream cannot be read in this format: chat is for messages, completions "
-            "for a prompt.",
+            "This stream cannot be read in this format: completions is for a prompt, chat for "
+            "messages, others for what was asked in their words.",
             "format");
     else if (head_only)
         tr_exchange_reply(r->x, 200, tr_frame_content_type(r->frame), NULL, 0);

@@ -187,3 +187,17 @@ const char *tr_choice_finish(const struct tr_stream *s, const struct tr_choice *
 
     return ch->scan.stop < 0 && r->finish == TR_FINISH_LENGTH ? "length" : "stop";
 }
+
+struct tr_str tr_choice_stop(const struct tr_stream *s, const struct tr_choice *ch)
+{
+    int i = ch->scan.stop;
+
+    return i < 0 ? (struct tr_str){NULL, 0} : tr_stopset_at(s->ask->stops, (size_t)i);
+}
+
+bool tr_choice_is_full(const struct tr_stream *s, const struct tr_choice *ch)
+{
+    const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
+
+    return (uint64_t)ch->prompt_len + r->finish_index >= s->fe->shm->config.n_ctx;
+}

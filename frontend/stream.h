@@ -197,6 +197,10 @@ struct tr_usage tr_stream_usage(const struct tr_stream *s);
 
 /* "stop" or "length" for a choice whose text is complete. */
 const char *tr_choice_finish(const struct tr_stream *s, const struct tr_choice *ch);
+/* The stop string that ended such a choice, also one that another process began; p NULL: none did. */
+struct tr_str tr_choice_stop(const struct tr_stream *s, const struct tr_choice *ch);
+/* Whether prompt and answer of such a choice fill the context. */
+bool tr_choice_is_full(const struct tr_stream *s, const struct tr_choice *ch);
 
 /* ---- inside (stream_clock.c for stream.c and choice.c) ---- */
 

@@ -94,6 +94,14 @@ void tr_whole_text(const struct tr_stream *s, uint32_t choice, struct tr_emit *e
                 w->span[choice].end - w->span[choice].begin);
 }
 
+bool tr_whole_is_empty(const struct tr_stream *s, uint32_t choice)
+{
+    const struct tr_whole *w = s->whole;
+
+    TR_ASSERT(w && choice < w->choice);
+    return !w->text.failed && w->span[choice].end - w->span[choice].begin == 2; /* its quotes */
+}
+
 void tr_whole_free(struct tr_whole *w)
 {
     if (!w)

@@ -26,6 +26,9 @@ bool tr_whole_render(struct tr_stream *s, uint64_t *budget);
 /* Puts the text of a choice into `e` as one JSON string; all of them have been rendered. */
 void tr_whole_text(const struct tr_stream *s, uint32_t choice, struct tr_emit *e);
 
+/* Whether that text is none at all. */
+bool tr_whole_is_empty(const struct tr_stream *s, uint32_t choice);
+
 /* NULL is fine. */
 void tr_whole_free(struct tr_whole *w);
 

@@ -12,6 +12,7 @@ BODIES = {
     "native": ("/v1/streams", completion("x", max_tokens=1)),
     "native chat": ("/v1/streams", chat("x", max_tokens=1)),
     "responses": ("/v1/responses", {"model": MODEL, "input": "x", "max_output_tokens": 1}),
+    "anthropic": ("/v1/messages", chat("x", max_tokens=1)),
 }
 HAS = {"chat": ("SHARED", "CHAT"), "completions": ("SHARED", "COMPLETIONS"),
        "native": ("SHARED", "COMPLETIONS", "NATIVE"), "native chat": ("SHARED", "CHAT", "NATIVE")}

@@ -17,7 +17,8 @@ from lib import *
 from lib import _servers
 
 COMP, CHAT, NATIVE = "/v1/completions", "/v1/chat/completions", "/v1/streams"
-RESPONSES = "/v1/responses"
+RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
+FORMAT = {CHAT: "?format=chat", MESSAGES: "?format=anthropic"}
 KILLS, STOP = ("kill", "segv", "abort"), ("stop",)
 SERVICES = 6  # at the same time: a cell mostly waits
 FRONTENDS = 2
@@ -89,6 +90,23 @@ def take_responses(a, v):
             raise ValueError(f"the object says {text!r}, the deltas {a.text!r}")
 
 
+def take_anthropic(a, v):
+    if "tokenring" in v:
+        a.numbers.append(int(v["tokenring"]["cursor"].rpartition(":")[2]))
+    kind = v["type"]
+    if kind == "content_block_delta":
+        a.add(0, v["delta"]["text"])
+    elif kind == "message":
+        a.add(0, "".join(b["text"] for b in v["content"]))
+    elif kind == "error":
+        a.ends["error"] = v["error"]["details"]["error_code"]
+    if kind in ("message", "message_delta"):
+        end, u = v.get("delta", v), v["usage"]
+        a.ends[0] = [end["stop_reason"], end["stop_sequence"]]
+        a.usage = {"prompt_tokens": u["input_tokens"] + u["cache_read_input_tokens"],
+                   "completion_tokens": u["output_tokens"]}
+
+
 class Left(Exception):
     """The reader was told to go."""
 
@@ -138,10 +156,10 @@ class Kind:
         prompt = body.pop("prompt")
         if self.path == RESPONSES:
             body["max_output_tokens"] = body.pop("max_tokens")
-        body.update({"messages": [{"role": "user", "content": prompt}]} if self.path == CHAT else
+        body.update({"messages": [{"role": "user", "content": prompt}]} if self.path in (CHAT, MESSAGES) else
                     {"input" if self.path == RESPONSES else "prompt": prompt})
         if body.pop("stops", False):
-            body["stop"] = [stop]
+            body["stop_sequences" if self.path == MESSAGES else "stop"] = [stop]
         return body
 
 
@@ -161,6 +179,9 @@ KINDS = [
     Kind("responses", RESPONSES, take_responses, sse, stream=True, **GREEDY),
     Kind("responses in one piece", RESPONSES, take_responses, **SEEDED),
     Kind("chat in one piece", CHAT, take_openai, logprobs=True, **GREEDY),
+    Kind("messages resumable", MESSAGES, take_anthropic, sse, resume=[], headers=["X-Tokenring-Resume: 1"],
+         stream=True, **SEEDED),
+    Kind("messages", MESSAGES, take_anthropic, sse, stream=True, **GREEDY),
 ]
 SHAPES = {
     "plain": {"prompt": "The sea ", "max_tokens": 60},
@@ -231,7 +252,7 @@ class Reader:
         self._events()
 
     def _events(self):
-        whole = self.kind.take is take_native
+        whole = self.kind.take in (take_native, take_anthropic)  # they have no [DONE]
         for data in self.kind.frames(self.conn, self.leave):
             if data == "[DONE]":
                 whole = True
@@ -246,7 +267,7 @@ class Reader:
         self.resumed += 1
         if self.resumed > 100:
             raise ValueError("resumed again and again")
-        path = f"{NATIVE}/{self.id}" + ("?format=chat" if self.kind.path == CHAT else "")
+        path = f"{NATIVE}/{self.id}{FORMAT.get(self.kind.path, '')}"
         last = [f"Last-Event-ID: {self.id}:{self.answer.numbers[-1]}"] if self.answer.numbers else []
         if self.kind.path == RESPONSES:
             path = f"{RESPONSES}/resp_{self.id[3:]}?stream=true" + "".join(

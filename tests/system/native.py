@@ -16,7 +16,7 @@ RULES = {rule["properties"]["type"]["const"]: rule for rule in
 ENDS = {"response.completed", "response.incomplete", "response.cancelled", "error"}
 UNNUMBERED = {"response.queued", "response.prefill", "keepalive"}
 FRESH = re.compile(rb"POST /v1/streams(\?\S*)? HTTP/")
-AGAIN = re.compile(rb"GET /v1/streams/(?!\S*format=(?:chat|completions))\S+ HTTP/")
+AGAIN = re.compile(rb"GET /v1/streams/(?!\S*format=(?!native))\S+ HTTP/")
 
 
 def event_faults(event):

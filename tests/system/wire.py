@@ -11,6 +11,12 @@ FRAMINGS = {  # path, extra headers, streamed
     "chat whole": (CHAT, [], False),
     "completions whole": (COMP, [], False),
 }
+MESSAGES = "/v1/messages"
+DIALECTS = {  # others than OpenAI's and ours: the same, for tests that know how each of them ends
+    "messages": (MESSAGES, [], True),
+    "messages whole": (MESSAGES, [], False),
+}
+ALL = {**FRAMINGS, **DIALECTS}
 VERSIONS = {"1.1": ("1.1", []), "1.0": ("1.0", []), "1.0 kept": ("1.0", ["Connection: keep-alive"])}
 
 
@@ -18,12 +24,16 @@ class Wire:
     """One request, its bytes, and how they came to an end."""
 
     def __init__(self, server, framing, version, body, slow=False, conn=None, headers=()):
-        path, own, streamed = FRAMINGS[framing]
+        path, own, streamed = ALL[framing]
         http, more = VERSIONS[version]
         self.framing, self.version, self.streamed = framing, version, streamed
         self.rid = f"{framing}-{version}-{random.getrandbits(48):x}".replace(" ", "-")
         body = dict(body, stream=streamed) if path != NATIVE else dict(body)
-        body.update(messages=chat("x")["messages"]) if path == CHAT else body.update(prompt="x")
+        body.update(messages=chat("x")["messages"]) if path in (CHAT, MESSAGES) else body.update(prompt="x")
+        if path == MESSAGES:
+            body.setdefault("max_tokens", 8192)
+            if "stop" in body:
+                body["stop_sequences"] = [body.pop("stop")]
         if slow:  # large events, so that few of them fill what the kernel takes
             body.update({"logprobs": True, "top_logprobs": 20} if path == CHAT else {"logprobs": 5})
         self.conn = conn or server.conn(rcvbuf=4096 if slow else 0)
@@ -37,7 +47,7 @@ class Wire:
         """Up to the first content; what is not streamed has none."""
         if self.streamed:
             self.status, _, self.head = self.conn.head()
-            mark = {"chat": b'"content":"', "completions": b'"text":'}.get(self.framing, b"output_text")
+            mark = {"chat": b'"content":"', "completions": b'"text":', "messages": b"text_delta"}.get(self.framing, b"output_text")
             while mark not in self.conn.buf:
                 if not self.conn.more():
                     raise EOFError("no content")
@@ -76,7 +86,8 @@ class Wire:
         for block in text.split("\n\n")[:-1]:
             fields = [x for x in block.split("\n") if not x.startswith(":")]
             names = [x.split(": ", 1)[0] for x in fields]
-            want = [[], ["data"]] if self.framing != "native" else [["event", "data"], ["id", "event", "data"]]
+            want = {"native": [["event", "data"], ["id", "event", "data"]], "messages": [["event", "data"]]}.get(
+                self.framing, [[], ["data"]])
             if names not in want:
                 raise ValueError(f"a block of {names}: {block!r}")
             if fields:
