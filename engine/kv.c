@@ -79,6 +79,15 @@ void tr_kv_free(struct tr_kv *kv)
     free(kv);
 }
 
+uint64_t tr_kv_bytes(const struct tr_kv *kv)
+{
+    uint64_t per_block = sizeof(*kv->free) + sizeof(*kv->block);
+    uint64_t per_seq = sizeof(*kv->held) + sizeof(*kv->own) + sizeof(*kv->rests) +
+                       sizeof(*kv->path) + (uint64_t)kv->per_seq * sizeof(*kv->table);
+    return sizeof(*kv) + kv->n_blocks * per_block + kv->n_seqs * per_seq +
+           (kv->prefix ? tr_prefix_bytes(kv->prefix) : 0);
+}
+
 static uint32_t *row(const struct tr_kv *kv, uint32_t seq)
 {
     TR_ASSERT(seq < kv->n_seqs);

@@ -39,6 +39,9 @@ struct tr_kv *tr_kv_new(uint32_t n_blocks, uint32_t n_seqs, uint32_t per_seq,
                         struct tr_prefix *prefix);
 void tr_kv_free(struct tr_kv *kv); /* NULL is fine */
 
+/* Of address space: tables and the cache's index. */
+uint64_t tr_kv_bytes(const struct tr_kv *kv);
+
 /* Blocks that n_tokens need. */
 static inline uint32_t tr_kv_blocks_for(uint32_t n_tokens)
 {

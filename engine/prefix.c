@@ -56,6 +56,11 @@ void tr_prefix_free(struct tr_prefix *p)
     free(p);
 }
 
+uint64_t tr_prefix_bytes(const struct tr_prefix *p)
+{
+    return sizeof(*p) + p->n_blocks * sizeof(*p->entry) + (p->mask + 1) * sizeof(*p->bucket);
+}
+
 static struct entry *entry_of(const struct tr_prefix *p, uint32_t block)
 {
     TR_ASSERT(block < p->n_blocks);

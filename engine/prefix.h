@@ -36,6 +36,7 @@ struct tr_prefix_at {
  * share a hash.  NULL without memory. */
 struct tr_prefix *tr_prefix_new(uint32_t n_blocks, uint64_t seed);
 void tr_prefix_free(struct tr_prefix *p); /* NULL is fine */
+uint64_t tr_prefix_bytes(const struct tr_prefix *p);
 
 struct tr_prefix_at tr_prefix_begin(const struct tr_prefix *p, uint64_t salt);
 

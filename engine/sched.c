@@ -135,7 +135,10 @@ static int new_kv(struct tr_sched *sc, uint32_t per_seq)
             return -ENOMEM;
     }
     sc->kv = tr_kv_new(n, sc->s->config.n_slots, per_seq, prefix);
-    return sc->kv ? 0 : -ENOMEM;
+    if (!sc->kv)
+        return -ENOMEM;
+    sc->bytes += tr_kv_bytes(sc->kv);
+    return 0;
 }
 
 int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct tr_backend *b,

@@ -383,3 +383,13 @@ Test(kv, every_block_is_free_cached_or_held_and_holds_what_it_should_whatever_ha
     live(8, 3, 8, 6000);
     live(300, 16, 16, 1500);
 }
+
+Test(kv, its_bytes_are_those_of_tables_and_index)
+{
+    struct tr_kv *small = pool(8, 4, 2), *wide = pool(8, 4, 102), *known = cache(8, 4, 2);
+    cr_assert_eq(tr_kv_bytes(wide) - tr_kv_bytes(small), 4 * 100 * sizeof(uint32_t));
+    cr_assert_geq(tr_kv_bytes(known) - tr_kv_bytes(small), 8 * B * sizeof(uint32_t));
+    tr_kv_free(small);
+    tr_kv_free(wide);
+    tr_kv_free(known);
+}
