@@ -170,11 +170,9 @@ static bool look_at_control(struct tr_fe *fe)
 
 static void on_bell(evutil_socket_t fd, short what, void *arg)
 {
-    struct tr_fe *fe = arg;
-
-    (void)fd;
+    (void)fd; /* it has ended the sleep; its count only rises, each rise is news (EV_ET) */
     (void)what;
-    fe->rung = true; /* tr_bell_awake empties it after the turn */
+    (void)arg;
 }
 
 static void figures(struct tr_fe *fe)
@@ -252,7 +250,6 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
 {
     struct tr_shm *s = fe->shm;
     _Atomic uint32_t *sleeping = &s->area[s->my_area]->sleeping;
-    int fd = s->bell_area[s->my_area];
     uint64_t now = tr_now_ns();
 
     atomic_store_explicit(&s->area[s->my_area]->heartbeat_ns, now, memory_order_relaxed);
@@ -269,12 +266,11 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
      * first look has left to do is pending in the event loop, which then does not sleep. */
     tr_bell_sleep(sleeping);
     moved = look_at_control(fe);
-    moved |= pump(fe);
+    moved |= pump(fe) || fe->n_due;
     if (fe->wake_ns)
         arm_wake(fe);
     event_base_loop(fe->base, moved ? EVLOOP_ONCE | EVLOOP_NONBLOCK : EVLOOP_ONCE);
-    tr_bell_awake(fe->rung ? fd : -1, sleeping);
-    fe->rung = false;
+    tr_bell_awake(-1, sleeping);
 }
 
 /* ---- open, close ---- */
@@ -319,7 +315,7 @@ static int open_events(struct tr_fe *fe)
 {
     int bell = fe->shm->bell_area[fe->shm->my_area];
 
-    fe->bell_ev = event_new(fe->base, bell, EV_READ | EV_PERSIST, on_bell, fe);
+    fe->bell_ev = event_new(fe->base, bell, EV_READ | EV_PERSIST | EV_ET, on_bell, fe);
     fe->tick_ev = evtimer_new(fe->base, on_tick, fe);
     fe->wake_ev = evtimer_new(fe->base, on_wake, fe);
     if (!fe->bell_ev || !fe->tick_ev || !fe->wake_ev || event_add(fe->bell_ev, NULL))

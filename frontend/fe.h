@@ -76,7 +76,6 @@ struct tr_fe {
     struct tr_emit json, frame; /* scratch of one event; reset before use */
     char *text;                 /* scratch of one event's text, TR_EVENT_TEXT_CAP (stream.h) */
     uint64_t wake_ns; /* when the loop must look at DELETEs again although nobody rings; 0 never */
-    bool rung;        /* the bell's descriptor is readable */
 };
 
 /* Opens vocabulary and template, makes the event base and the connections: all that needs files or

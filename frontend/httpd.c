@@ -75,13 +75,19 @@ void tr_conn_mark(struct tr_conn *c)
     end_turn(c->d);
 }
 
-/* Nothing is left to do for it after all. */
+/* Nothing is left to do for it after all.  If it was the only one the loop may sleep: an event that is
+ * due would cost each token another turn of it. */
 void tr_conn_unmark(struct tr_conn *c)
 {
+    struct tr_httpd *d = c->d;
     if (!c->dirty)
         return;
     c->dirty = false;
-    TAILQ_REMOVE(&c->d->dirty, c, dirty_link);
+    TAILQ_REMOVE(&d->dirty, c, dirty_link);
+    if (TAILQ_EMPTY(&d->dirty) && TAILQ_EMPTY(&d->dead) && d->turn_due) {
+        d->turn_due = false;
+        event_del(d->turn_ev);
+    }
 }
 
 void tr_conn_later(struct tr_conn *c)

@@ -16,7 +16,8 @@ void tr_bell_ring(int fd, const _Atomic uint32_t *sleeping);
 
 /* Sleeper: announce, then (after this returns) look for work, then wait on fd, then tr_bell_awake. */
 void tr_bell_sleep(_Atomic uint32_t *sleeping);
-/* Sleeper: takes back the announcement and empties the eventfd; fd -1: it is known to be empty. */
+/* Sleeper: takes back the announcement and empties the eventfd; fd -1: it need not be, since it is
+ * empty or the sleeper waits for edges. */
 void tr_bell_awake(int fd, _Atomic uint32_t *sleeping);
 
 struct tr_shm;
