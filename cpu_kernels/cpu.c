@@ -12,6 +12,12 @@ static void parallel(struct tr_dev *dev, uint32_t n, void (*fn)(void *arg, uint3
     tr_threads_for(dev->threads, n, fn, arg);
 }
 
+static bool errand(struct tr_dev *dev, void (*fn)(void *arg, uint64_t what), void *arg,
+                   uint64_t what)
+{
+    return tr_threads_errand(dev->threads, fn, arg, what);
+}
+
 static const struct tr_kernels *kernels_of(enum tr_cpu_level level)
 {
 #if defined(__x86_64__)
@@ -85,5 +91,6 @@ const struct tr_ops tr_ops_cpu = {
     .attention = tr_cpu_attention,
     .defer = tr_cpu_defer,
     .parallel = parallel,
+    .errand = errand,
     .close = cpu_close,
 };

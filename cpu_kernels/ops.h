@@ -249,6 +249,11 @@ struct tr_ops {
     /* fn(arg, i) for 0 <= i < n on the device's host threads; returns when all are done. */
     void (*parallel)(struct tr_dev *dev, uint32_t n, void (*fn)(void *arg, uint32_t i), void *arg);
 
+    /* fn(arg, what) beside whatever comes next, on a host thread that has nothing to do; false if
+     * there is none, then it is the caller's to do. */
+    bool (*errand)(struct tr_dev *dev, void (*fn)(void *arg, uint64_t what), void *arg,
+                   uint64_t what);
+
     void (*close)(struct tr_dev *dev); /* NULL is fine */
 };
 

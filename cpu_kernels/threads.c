@@ -32,6 +32,12 @@
 
 _Static_assert(TR_THREADS_MAX <= GATE_INSIDE, "all workers may be inside");
 
+/* An errand: nobody's, to be had, or somebody is about to run it. */
+enum { ERRAND_NONE, ERRAND_OFFERED, ERRAND_TAKEN };
+
+/* How often the caller looks whether somebody has taken it: one who looks for work does at once. */
+enum { ERRAND_LOOKS = 16 };
+
 /* How long is looked before sleeping: the serial work between two operations of a decode step fits
  * in, an idle engine sleeps at once. */
 enum { SPIN_NS = 50000 };
@@ -62,10 +68,14 @@ struct worker {
 };
 
 struct tr_threads {
-    _Alignas(64) _Atomic uint32_t gate; /* see above; futex of workers and of the caller */
-    _Atomic uint32_t sleepers;          /* workers in, or on their way into, the futex */
-    _Atomic uint32_t caller_sleeps;     /* the caller waits for the last one to leave */
-    _Alignas(64) uint32_t grain;        /* the operation: written while the gate is shut */
+    _Alignas(64) _Atomic uint32_t gate;          /* see above; futex of workers and of the caller */
+    _Atomic uint32_t sleepers;                   /* workers in, or on their way into, the futex */
+    _Atomic uint32_t caller_sleeps;              /* the caller waits for the last one to leave */
+    _Atomic uint32_t errand;                     /* one of ERRAND_: the next three */
+    void (*errand_fn)(void *arg, uint64_t what); /* the caller's while it is NONE */
+    void *errand_arg;
+    uint64_t errand_what;
+    _Alignas(64) uint32_t grain; /* the operation: written while the gate is shut */
     uint32_t n_shares;
     void (*fn)(void *arg, uint32_t first, uint32_t end);
     void *arg;
@@ -160,6 +170,21 @@ static bool wanted(uint32_t w, uint32_t done_op)
     return (w & GATE_QUIT) || ((w & GATE_OPEN) && (w & GATE_OP) != done_op);
 }
 
+static void run_errand(struct tr_threads *t)
+{
+    uint32_t offered = ERRAND_OFFERED;
+    /* Acquire: what is to be done, and whatever the caller wrote before it offered. */
+    if (!atomic_compare_exchange_strong_explicit(&t->errand, &offered, ERRAND_TAKEN,
+                                                 memory_order_acquire, memory_order_relaxed))
+        return;
+    void (*fn)(void *arg, uint64_t what) = t->errand_fn;
+    void *arg = t->errand_arg;
+    uint64_t what = t->errand_what;
+    /* Release: it has been read, the caller may write the next one. */
+    atomic_store_explicit(&t->errand, ERRAND_NONE, memory_order_release);
+    fn(arg, what);
+}
+
 /* Waits until the gate is open for another operation than done_op, or the pool ends; returns the
  * word that says so. */
 static uint32_t await_gate(struct tr_threads *t, uint32_t done_op)
@@ -169,6 +194,9 @@ static uint32_t await_gate(struct tr_threads *t, uint32_t done_op)
         w = atomic_load_explicit(&t->gate, memory_order_relaxed);
         if (wanted(w, done_op))
             return w;
+        /* Relaxed: who takes it looks again. */
+        if (atomic_load_explicit(&t->errand, memory_order_relaxed) == ERRAND_OFFERED)
+            run_errand(t);
         pause_cpu();
     }
     announce(&t->sleepers);
@@ -358,6 +386,29 @@ void tr_threads_ranges(struct tr_threads *t, uint32_t n, uint32_t grain,
     /* Relaxed: nobody new comes in; what those inside write is waited for in await_empty. */
     atomic_fetch_and_explicit(&t->gate, ~GATE_OPEN, memory_order_relaxed);
     await_empty(t);
+}
+
+bool tr_threads_errand(struct tr_threads *t, void (*fn)(void *arg, uint64_t what), void *arg,
+                       uint64_t what)
+{
+    /* Acquire: whoever ran the last one has read it. */
+    if (!t->spins || t->n_workers == t->n_out ||
+        atomic_load_explicit(&t->errand, memory_order_acquire) != ERRAND_NONE)
+        return false;
+    t->errand_fn = fn;
+    t->errand_arg = arg;
+    t->errand_what = what;
+    /* Release: the three above, and what the caller wrote before. */
+    atomic_store_explicit(&t->errand, ERRAND_OFFERED, memory_order_release);
+    for (int i = 0; i < ERRAND_LOOKS; i++) {
+        if (atomic_load_explicit(&t->errand, memory_order_relaxed) != ERRAND_OFFERED)
+            return true;
+        pause_cpu();
+    }
+    uint32_t offered = ERRAND_OFFERED;
+    /* Relaxed: either way nothing was read that another thread wrote. */
+    return !atomic_compare_exchange_strong_explicit(&t->errand, &offered, ERRAND_NONE,
+                                                    memory_order_relaxed, memory_order_relaxed);
 }
 
 struct each {

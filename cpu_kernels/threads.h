@@ -19,6 +19,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { TR_THREADS_MAX = 256 };
@@ -47,6 +48,14 @@ void tr_threads_for(struct tr_threads *t, uint32_t n, void (*fn)(void *arg, uint
  * With one thread it is one call. */
 void tr_threads_ranges(struct tr_threads *t, uint32_t n, uint32_t grain,
                        void (*fn)(void *arg, uint32_t first, uint32_t end), void *arg);
+
+/* Offers fn(arg, what) to a worker that looks for work at this very moment.  True: one runs it, or has
+ * run it, beside whatever the caller does next; what the caller wrote before is visible to it.
+ * False: none looks, and the caller does it itself if it wants it done.  For what is to happen beside
+ * the next operation rather than before it, such as a system call that wakes somebody: what is woken
+ * then takes the core of a thread that has nothing in hand. */
+bool tr_threads_errand(struct tr_threads *t, void (*fn)(void *arg, uint64_t what), void *arg,
+                       uint64_t what);
 
 /* How often a worker was left out so far, because it lost its core in the middle of a chunk. */
 uint64_t tr_threads_left_out(const struct tr_threads *t);

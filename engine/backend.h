@@ -94,6 +94,9 @@ struct tr_backend_ops {
                     void (*beat)(void *), void *arg);
     /* Runs fn(arg, i) for 0 <= i < n on the backend's threads and waits (sampling uses it). */
     void (*parallel)(struct tr_backend *b, uint32_t n, void (*fn)(void *, uint32_t), void *arg);
+    /* Has fn(arg, what) done by a thread of the backend that has nothing to do, beside whatever comes
+     * next.  False: there is none, the caller does it itself.  NULL: there never is. */
+    bool (*errand)(struct tr_backend *b, void (*fn)(void *, uint64_t), void *arg, uint64_t what);
     void (*close)(struct tr_backend *b); /* NULL is fine */
 };
 

@@ -180,10 +180,16 @@ static void cpu_parallel(struct tr_backend *b, uint32_t n, void (*fn)(void *, ui
     tr_ops_cpu.parallel(b->dev, n, fn, arg);
 }
 
+static bool cpu_errand(struct tr_backend *b, void (*fn)(void *, uint64_t), void *arg, uint64_t what)
+{
+    return tr_ops_cpu.errand(b->dev, fn, arg, what);
+}
+
 const struct tr_backend_ops tr_backend_cpu = {
     .name = "cpu",
     .open = cpu_open,
     .forward = cpu_forward,
     .parallel = cpu_parallel,
+    .errand = cpu_errand,
     .close = cpu_close,
 };

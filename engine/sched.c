@@ -334,6 +334,12 @@ static void post_news(struct tr_sched *sc, uint32_t area)
     }
 }
 
+static void ring(void *arg, uint64_t areas)
+{
+    for (uint64_t left = areas; left; left &= left - 1)
+        tr_bell_ring_area(arg, (uint32_t)__builtin_ctzll(left));
+}
+
 void tr_sched_ring_bells(struct tr_sched *sc)
 {
     for (uint64_t left = sc->bells; left; left &= left - 1) {
@@ -341,8 +347,12 @@ void tr_sched_ring_bells(struct tr_sched *sc)
         TR_FAULT(ENGINE_NEWS_BEFORE);
         post_news(sc, area);
         TR_FAULT(ENGINE_NEWS_POSTED);
-        tr_bell_ring_area(sc->s, area);
     }
+    /* Who is woken takes the core of the thread that rings, or of another one: of one that has nothing
+     * in hand, if there is one. */
+    if (sc->bells &&
+        !(sc->backend && sc->ops->errand && sc->ops->errand(sc->backend, ring, sc->s, sc->bells)))
+        ring(sc->s, sc->bells);
     sc->bells = 0;
 }
 
@@ -367,6 +377,7 @@ bool tr_sched_turn(struct tr_sched *sc)
     tr_step(sc);
     forget_gone(sc);
     tr_settle_bills(sc);
+    tr_sched_ring_bells(sc); /* first: what follows passes while others wake up */
     tell_queue(sc);
     tr_sched_ring_bells(sc);
     return sc->progress;

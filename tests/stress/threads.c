@@ -86,6 +86,41 @@ static int hammer_ranges(uint32_t n_threads, uint32_t rounds, uint32_t grain, bo
     return bad;
 }
 
+/* Errands between operations: what one reads was written by the caller just before, and what it
+ * writes is looked at when the workers have ended. */
+struct errands {
+    uint64_t input[4000], done[4000];
+};
+
+static void do_errand(void *arg, uint64_t what)
+{
+    struct errands *e = arg;
+    e->done[what] += e->input[what];
+}
+
+static int hammer_errands(uint32_t n_threads, uint32_t per_operation)
+{
+    static struct errands e;
+    struct tr_threads *t = tr_threads_start(n_threads, NULL);
+    struct operation o = {.spin = 10};
+    int bad = !t;
+    memset(&e, 0, sizeof e);
+    for (uint32_t r = 0; t && r < 4000; r++) {
+        e.input[r] = r + 1;
+        if (!tr_threads_errand(t, do_errand, &e, r))
+            do_errand(&e, r);
+        if (r % per_operation)
+            continue;
+        o.input = r;
+        tr_threads_for(t, TASKS, task, &o);
+        bad |= check(&o, TASKS);
+    }
+    tr_threads_stop(t);
+    for (uint32_t r = 0; r < 4000; r++)
+        bad |= e.done[r] != r + 1;
+    return bad;
+}
+
 int main(void)
 {
     static const uint32_t cases[][4] = {{1, 1000, 0, 10},   {2, 20000, 0, 10}, {2, 300, 1, 10},
@@ -98,9 +133,11 @@ int main(void)
         failed += hammer(cases[i][0], cases[i][1], cases[i][2], cases[i][3]);
     for (uint32_t i = 0; i < 8; i++)
         failed += hammer_ranges(i % 4 + 1, 4000, i % 3, i > 3);
+    for (uint32_t i = 0; i < 8; i++)
+        failed += hammer_errands(i % 4 + 1, i + 1);
     /* Starting and stopping, with and without work in between. */
     for (uint32_t i = 0; i < 200; i++)
         failed += hammer(i % 5 + 1, i % 3, 0, 1);
-    printf("%d passed, %d failed\n", n + 208 - failed, failed);
+    printf("%d passed, %d failed\n", n + 216 - failed, failed);
     return failed != 0;
 }

@@ -209,6 +209,54 @@ Test(threads, a_pool_that_left_out_a_worker_ends, .timeout = 60)
     tr_threads_stop(t);
 }
 
+static pthread_t errand_by;
+static _Atomic uint64_t errands;
+
+static void note_errand(void *arg, uint64_t what)
+{
+    *(uint64_t *)arg += what;
+    errand_by = pthread_self();
+    atomic_fetch_add(&errands, 1);
+}
+
+Test(threads, an_errand_is_done_once_by_a_worker_that_looks_for_work, .timeout = 60)
+{
+    cpu_set_t set;
+    uint64_t sum = 0;
+    struct counts c = {0};
+    sched_getaffinity(0, sizeof(set), &set);
+    if (CPU_COUNT(&set) < 2)
+        return; /* workers do not look for work then */
+    struct tr_threads *t = tr_threads_start(2, NULL);
+    /* Refused while the worker sleeps or is late. */
+    do
+        tr_threads_for(t, 8, count, &c);
+    while (!tr_threads_errand(t, note_errand, &sum, 7));
+    tr_threads_stop(t);
+    cr_assert_eq(atomic_load(&errands), 1);
+    cr_assert_eq(sum, 7);
+    cr_assert(!pthread_equal(errand_by, pthread_self()));
+}
+
+Test(threads, an_errand_that_nobody_takes_is_refused_and_not_done_later, .timeout = 60)
+{
+    for (uint32_t n = 1; n <= 2; n++) {
+        uint64_t sum = 0, taken = 0;
+        struct counts c = {0};
+        struct tr_threads *t = tr_threads_start(n, NULL);
+        atomic_store(&errands, 0);
+        /* In the end the worker sleeps. */
+        while (tr_threads_errand(t, note_errand, &sum, 1)) {
+            taken++;
+            nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        }
+        tr_threads_for(t, 8, count, &c);
+        tr_threads_stop(t);
+        cr_assert_eq(atomic_load(&errands), taken);
+        cr_assert_eq(sum, taken);
+    }
+}
+
 Test(threads, senseless_counts_are_refused_with_a_sentence)
 {
     struct tr_errbuf err = {{0}};
