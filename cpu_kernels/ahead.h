@@ -9,6 +9,8 @@
 #ifndef TR_CPU_KERNELS_AHEAD_H
 #define TR_CPU_KERNELS_AHEAD_H
 
+#include "cpu_kernels/kernels.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,19 +22,40 @@ struct ahead {
 
 static inline void ask(struct ahead *next)
 {
-    for (size_t i = 0; i < next->step; i += 64)
-        __builtin_prefetch((const void *)(next->at + i)); // NOLINT(performance-no-int-to-ptr)
+    /* With a constant step there is no loop: one that lies badly costs a single row a quarter. */
+    if (__builtin_constant_p(next->step)) {
+        TR_UNROLL
+        for (size_t i = 0; i < next->step; i += 64)
+            __builtin_prefetch((const void *)(next->at + i)); // NOLINT(performance-no-int-to-ptr)
+    } else {
+        for (size_t i = 0; i < next->step; i += 64)
+            __builtin_prefetch((const void *)(next->at + i)); // NOLINT(performance-no-int-to-ptr)
+    }
     next->at += next->step;
 }
 
-/* Tile i of n asks for its part of the `bytes` bytes behind `end`. */
-static inline struct ahead ahead_of(const uint8_t *end, size_t bytes, uint32_t dim, uint32_t i,
-                                    uint32_t n)
+/* What is left of it for the tiles that come. */
+struct asked {
+    uintptr_t at;
+    uintptr_t end;
+    size_t step;
+    size_t tile; /* bytes that a tile asks for */
+};
+
+/* The `bytes` bytes at `from`, in equal parts for n tiles that go over `dim` elements of K. */
+static inline struct asked ask_for(const uint8_t *from, size_t bytes, uint32_t dim, uint32_t n)
 {
     size_t blocks = (dim + (size_t)31) / 32;
     size_t step = (bytes / blocks / n + 64) / 64 * 64;
-    size_t from = i * step * blocks;
-    return (struct ahead){(uintptr_t)end + from, from < bytes ? step : 0};
+    return (struct asked){(uintptr_t)from, (uintptr_t)from + bytes, step, step * blocks};
+}
+
+/* The next tile's part. */
+static inline struct ahead ahead_of(struct asked *a)
+{
+    struct ahead next = {a->at, a->at < a->end ? a->step : 0};
+    a->at += a->tile;
+    return next;
 }
 
 #endif

@@ -11,6 +11,9 @@
 #include <math.h>
 
 #define TILE 4
+#define SUMS TILE
+
+#include "cpu_kernels/group.inl"
 
 #include "cpu_kernels/dot_madd.inl"
 #include "cpu_kernels/quant_tile.inl"

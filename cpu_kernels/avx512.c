@@ -11,11 +11,18 @@
 #include <math.h>
 #include <string.h>
 
-/* Eight accumulators, eight block sums and a block's eight registers of weights: 24 of 32, and
- * enough independent chains to hide vpdpbusd's latency. */
+/* One strip: eight accumulators, eight block sums and a block's eight registers of weights. */
 #define TILE 8
 
-/* Four activations, for every lane; becomes the broadcast operand of vpdpbusd. */
+/* Several strips share what is spread from memory: a processor that multiplies twice in a cycle
+ * loads twice as well, and has the weights to load beside.  Twelve accumulators and twelve sums. */
+#define ACROSS 3
+#define ACROSS_ROWS 4
+#define SUMS (ACROSS * ACROSS_ROWS)
+
+#include "cpu_kernels/group.inl"
+
+/* Four activations, for every lane. */
 TR_INLINE i16 four(const int8_t *q)
 {
     int32_t x;
@@ -23,14 +30,27 @@ TR_INLINE i16 four(const int8_t *q)
     return _mm512_set1_epi32(x);
 }
 
-TR_INLINE void dot(const int R, const int max, const i16 *w, const int8_t *q, size_t dim, i16 *sum)
+/* See quant_tile.inl. */
+TR_INLINE void half_sums(const int S, const int R, const enum tr_tensor_type type,
+                         const uint8_t *planes, size_t apart, const int h, const int8_t *q,
+                         size_t dim, i16 *sum)
 {
-    (void)max;
     TR_UNROLL
-    for (int g = 0; g < 4; g++) {
+    for (int g = 4 * h; g < 4 * h + 4; g++) {
+        i16 w[ACROSS];
         TR_UNROLL
-        for (int r = 0; r < R; r++)
-            sum[r] = _mm512_dpbusd_epi32(sum[r], w[g], four(q + (size_t)r * dim + (size_t)g * 4));
+        for (int s = 0; s < S; s++)
+            w[s] = group(type, planes + (size_t)s * apart, g);
+        TR_UNROLL
+        for (int r = 0; r < R; r++) {
+            i16 x = four(q + (size_t)r * dim + (size_t)g * 4);
+            /* Kept in a register; else it is an operand in memory of each instruction. */
+            if (S > 1)
+                __asm__("" : "+v"(x));
+            TR_UNROLL
+            for (int s = 0; s < S; s++)
+                sum[s * R + r] = _mm512_dpbusd_epi32(sum[s * R + r], w[s], x);
+        }
     }
 }
 

@@ -12,6 +12,9 @@
 #include <string.h>
 
 #define TILE 8
+#define SUMS TILE
+
+#include "cpu_kernels/group.inl"
 
 #include "cpu_kernels/dot_madd.inl"
 #include "cpu_kernels/quant_tile.inl"

@@ -49,3 +49,17 @@ TR_INLINE void dot(const int R, const int max, const i16 *w, const int8_t *q, si
     dot_words(R, 4, 1, low, q, dim, sum);
     dot_words(R, 4, 16, high, q, dim, sum);
 }
+
+/* See quant_tile.inl. */
+TR_INLINE void half_sums(const int S, const int R, const enum tr_tensor_type type,
+                         const uint8_t *planes, size_t apart, const int h, const int8_t *q,
+                         size_t dim, i16 *sum)
+{
+    const struct tr_quant_form f = tr_quant_form(type);
+    TR_UNROLL
+    for (int s = 0; s < S; s++, planes += apart) {
+        i16 w[4] = {group(type, planes, 4 * h), group(type, planes, 4 * h + 1),
+                    group(type, planes, 4 * h + 2), group(type, planes, 4 * h + 3)};
+        dot(R, (1 << (f.low + f.high)) - 1, w, q + (size_t)h * 16, dim, &sum[s * R]);
+    }
+}

@@ -9,6 +9,7 @@
 #include "cpu_kernels/strip.h"
 
 #define TILE 4
+#define SUMS TILE
 
 /* One output's block of 32 weights against one row's block of 32 activations: what is added to the
  * accumulator.  Whole numbers are exact; each multiplication and each fmaf of floats rounds once.
@@ -49,9 +50,12 @@ static float add_block(const struct tr_quant_form *f, const struct tr_quant_bloc
 }
 
 /* R rows from `row` on against a strip: blocks in ascending order into one accumulator (N2). */
-static void quant_tile(const int R, const enum tr_tensor_type type, const uint8_t *strip,
-                       const struct tr_act *a, uint32_t row, struct ahead next, v16 *acc)
+static void quant_tile(const int S, const int R, const enum tr_tensor_type type,
+                       const uint8_t *strip, size_t strip_bytes, const struct tr_act *a,
+                       uint32_t row, struct ahead next, v16 *acc)
 {
+    (void)S; /* always one */
+    (void)strip_bytes;
     struct tr_quant_form f = tr_quant_form(type);
     size_t n_blocks = a->dim / 32;
     for (size_t b = 0; b < n_blocks; b++) {

@@ -2,43 +2,11 @@
 /* cpu_kernels/quant_tile.inl - quantised weights against int8 rows, in lanes.
  *
  * Included by the levels that have lanes of whole numbers (i16), before product.inl, after
- *   dot(R, max, w, q, dim, sum)  sum[r] += four groups w (unsigned bytes up to max) times the
- *                                sixteen activations at q + r * dim, exactly
+ *   half_sums(S, R, type, planes, apart, h, q, dim, sum)  sum[s * R + r] += half h (0 or 1) of the
+ *       block at planes + s * apart times the sixteen activations at q + r * dim, exactly
  * What comes out is what generic.c says, bit for bit.  Whole numbers below 2^24 are exact in single
  * precision, so sums of halves are scaled and added there, where it costs least: no type comes
  * above 2^24 (the largest, Q6_K: 2 * 16 * 32 * 127 * 128). */
-
-/* Group g of a block: four neighbours in K for each of sixteen outputs, as unsigned bytes. */
-TR_INLINE i16 group(const enum tr_tensor_type type, const uint8_t *planes, const int g)
-{
-    const struct tr_quant_form f = tr_quant_form(type);
-    if (f.low == 8)
-        return i16_load(planes + (size_t)g * 64);
-    i16 x;
-    if (f.low == 4)
-        x = i16_shift_bytes(i16_load(planes + (size_t)(g % 4) * 64), g < 4 ? 0 : -4);
-    else
-        x = i16_shift_bytes(i16_load(planes + (size_t)(g / 4) * 64), -2 * (g % 4));
-    x = i16_and(x, i16_set1(((1 << f.low) - 1) * 0x01010101));
-    if (f.high) {
-        const uint8_t *upper = planes + (size_t)f.low * 64;
-        const int from = f.high == 2 ? 2 * (g % 4) : g;
-        i16 y = i16_load(upper + (f.high == 2 ? (size_t)(g / 4) * 64 : 0));
-        y = i16_shift_bytes(y, f.low - from);
-        x = i16_or_and(x, y, i16_set1((((1 << f.high) - 1) << f.low) * 0x01010101));
-    }
-    return x;
-}
-
-/* sum[r] += half h (0 or 1) of a block times the rows' sixteen activations. */
-TR_INLINE void half_sums(const int R, const enum tr_tensor_type type, const uint8_t *planes,
-                         const int h, const int8_t *q, size_t dim, i16 *sum)
-{
-    const struct tr_quant_form f = tr_quant_form(type);
-    i16 w[4] = {group(type, planes, 4 * h), group(type, planes, 4 * h + 1),
-                group(type, planes, 4 * h + 2), group(type, planes, 4 * h + 3)};
-    dot(R, (1 << (f.low + f.high)) - 1, w, q + (size_t)h * 16, dim, sum);
-}
 
 /* Where the scales of block b are. */
 struct scales {
@@ -62,92 +30,135 @@ TR_INLINE i16 times_bias(i16 minus, const int bias)
     return bias ? i16_shift_left(minus, __builtin_ctz((unsigned)bias)) : i16_set1(0);
 }
 
+/* Block b of S strips from `strip` on, against R rows whose block is the at-th. */
+struct meeting {
+    const uint8_t *strip;
+    size_t strip_bytes;
+    const struct tr_act *a;
+    size_t b;
+    size_t at;
+};
+
+TR_INLINE const uint8_t *planes_at(const enum tr_tensor_type type, const struct meeting *t)
+{
+    return t->strip + t->b * tr_strip_quant_bytes(type);
+}
+
+TR_INLINE struct scales scales_at(const enum tr_tensor_type type, const struct meeting *t, int s)
+{
+    const uint8_t *strip = t->strip + (size_t)s * t->strip_bytes;
+    return scales_of(type, strip + t->a->dim / 32 * tr_strip_quant_bytes(type), t->b);
+}
+
 /* A block whose 32 elements have one scale. */
-TR_INLINE void whole_block(const int R, const enum tr_tensor_type type, const uint8_t *planes,
-                           struct scales s, const struct tr_act *a, size_t at, v16 *acc)
+TR_INLINE void whole_block(const int S, const int R, const enum tr_tensor_type type,
+                           const struct meeting *t, v16 *acc)
 {
     const struct tr_quant_form f = tr_quant_form(type);
+    const struct tr_act *a = t->a;
     const size_t n_blocks = a->dim / 32;
-    i16 sum[TILE];
-    TR_UNROLL
-    for (int r = 0; r < R; r++)
-        sum[r] = times_bias(i16_sub(i16_set1(0), i16_set1(a->sum[at + (size_t)r * n_blocks])), f.bias);
-    half_sums(R, type, planes, 0, a->q + at * 32, a->dim, sum);
-    half_sums(R, type, planes, 1, a->q + at * 32, a->dim, sum);
-
-    v16 d = v16_load_f16(s.d);
-    v16 m = f.mins ? v16_load_f16(s.d + 16) : d;
-    if (f.block == TR_QK_SUPER) {
-        d = v16_mul(d, v16_load_u8(s.sub));
-        m = v16_mul(v16_sub(v16_set1(0.0F), m), v16_load_u8(s.sub + 16));
-    }
+    i16 sum[SUMS];
     TR_UNROLL
     for (int r = 0; r < R; r++) {
-        size_t i = at + (size_t)r * n_blocks;
-        acc[r] = v16_fma(v16_from_i16(sum[r]), v16_mul(d, v16_set1(a->d[i])), acc[r]);
-        if (f.mins)
-            acc[r] = v16_fma(m, v16_set1(a->s[i]), acc[r]);
+        i16 minus = i16_sub(i16_set1(0), i16_set1(a->sum[t->at + (size_t)r * n_blocks]));
+        minus = times_bias(minus, f.bias);
+        TR_UNROLL
+        for (int s = 0; s < S; s++)
+            sum[s * R + r] = minus;
+    }
+    TR_UNROLL
+    for (int h = 0; h < 2; h++)
+        half_sums(S, R, type, planes_at(type, t), t->strip_bytes, h, a->q + t->at * 32, a->dim, sum);
+
+    TR_UNROLL
+    for (int s = 0; s < S; s++) {
+        struct scales at = scales_at(type, t, s);
+        v16 d = v16_load_f16(at.d);
+        v16 m = f.mins ? v16_load_f16(at.d + 16) : d;
+        if (f.block == TR_QK_SUPER) {
+            d = v16_mul(d, v16_load_u8(at.sub));
+            m = v16_mul(v16_sub(v16_set1(0.0F), m), v16_load_u8(at.sub + 16));
+        }
+        TR_UNROLL
+        for (int r = 0; r < R; r++) {
+            size_t i = t->at + (size_t)r * n_blocks;
+            v16 *to = &acc[s * R + r];
+            *to = v16_fma(v16_from_i16(sum[s * R + r]), v16_mul(d, v16_set1(a->d[i])), *to);
+            if (f.mins)
+                *to = v16_fma(m, v16_set1(a->s[i]), *to);
+        }
     }
 }
 
 /* A block whose halves have scales of their own. */
-TR_INLINE void halved_block(const int R, const enum tr_tensor_type type, const uint8_t *planes,
-                            struct scales s, const struct tr_act *a, size_t at, v16 *acc)
+TR_INLINE void halved_block(const int S, const int R, const enum tr_tensor_type type,
+                            const struct meeting *t, v16 *acc)
 {
     const struct tr_quant_form f = tr_quant_form(type);
+    const struct tr_act *a = t->a;
     const size_t n_blocks = a->dim / 32;
-    v16 t[TILE];
+    v16 x[SUMS];
     TR_UNROLL
     for (int h = 0; h < 2; h++) {
-        i16 sum[TILE];
-        v16 sc = f.mins ? v16_load_u4(s.sub + (size_t)h * 16, 0)
-                        : v16_load_i8((const int8_t *)s.sub + (size_t)h * 16);
+        i16 sum[SUMS];
         TR_UNROLL
         for (int r = 0; r < R; r++) {
-            size_t i = at + (size_t)r * n_blocks;
+            size_t i = t->at + (size_t)r * n_blocks;
             i16 low = i16_set1(a->low[i]);
-            sum[r] = h ? i16_sub(low, i16_set1(a->sum[i])) : i16_sub(i16_set1(0), low);
-            sum[r] = times_bias(sum[r], f.bias);
+            i16 minus = h ? i16_sub(low, i16_set1(a->sum[i])) : i16_sub(i16_set1(0), low);
+            minus = times_bias(minus, f.bias);
+            TR_UNROLL
+            for (int s = 0; s < S; s++)
+                sum[s * R + r] = minus;
         }
-        half_sums(R, type, planes, h, a->q + at * 32, a->dim, sum);
+        half_sums(S, R, type, planes_at(type, t), t->strip_bytes, h, a->q + t->at * 32, a->dim, sum);
         TR_UNROLL
-        for (int r = 0; r < R; r++) {
-            v16 x = v16_from_i16(sum[r]);
-            t[r] = h ? v16_fma(x, sc, t[r]) : v16_mul(x, sc);
+        for (int s = 0; s < S; s++) {
+            const uint8_t *sub = scales_at(type, t, s).sub + (size_t)h * 16;
+            v16 sc = f.mins ? v16_load_u4(sub, 0) : v16_load_i8((const int8_t *)sub);
+            TR_UNROLL
+            for (int i = s * R; i < (s + 1) * R; i++) {
+                v16 y = v16_from_i16(sum[i]);
+                x[i] = h ? v16_fma(y, sc, x[i]) : v16_mul(y, sc);
+            }
         }
     }
-    v16 d = v16_load_f16(s.d);
-    v16 m = f.mins ? v16_sub(v16_set1(0.0F), v16_load_f16(s.d + 16)) : d;
-    v16 mn0 = v16_load_u4(s.sub, 4);
-    v16 mn1 = v16_load_u4(s.sub + 16, 4);
     TR_UNROLL
-    for (int r = 0; r < R; r++) {
-        size_t i = at + (size_t)r * n_blocks;
-        v16 scale = v16_set1(a->d[i]);
-        acc[r] = v16_fma(t[r], v16_mul(d, scale), acc[r]);
-        if (f.mins) {
-            v16 u = v16_mul(mn0, v16_set1((float)a->low[i]));
-            u = v16_fma(mn1, v16_set1((float)(a->sum[i] - a->low[i])), u);
-            acc[r] = v16_fma(u, v16_mul(m, scale), acc[r]);
+    for (int s = 0; s < S; s++) {
+        struct scales at = scales_at(type, t, s);
+        v16 d = v16_load_f16(at.d);
+        v16 m = f.mins ? v16_sub(v16_set1(0.0F), v16_load_f16(at.d + 16)) : d;
+        v16 mn0 = v16_load_u4(at.sub, 4);
+        v16 mn1 = v16_load_u4(at.sub + 16, 4);
+        TR_UNROLL
+        for (int r = 0; r < R; r++) {
+            size_t i = t->at + (size_t)r * n_blocks;
+            v16 *to = &acc[s * R + r];
+            v16 scale = v16_set1(a->d[i]);
+            *to = v16_fma(x[s * R + r], v16_mul(d, scale), *to);
+            if (f.mins) {
+                v16 u = v16_mul(mn0, v16_set1((float)a->low[i]));
+                u = v16_fma(mn1, v16_set1((float)(a->sum[i] - a->low[i])), u);
+                *to = v16_fma(u, v16_mul(m, scale), *to);
+            }
         }
     }
 }
 
-/* R rows from `row` on against a strip. */
-TR_INLINE void quant_tile(const int R, const enum tr_tensor_type type, const uint8_t *strip,
-                          const struct tr_act *a, uint32_t row, struct ahead next, v16 *acc)
+/* R rows from `row` on against S strips. */
+TR_INLINE void quant_tile(const int S, const int R, const enum tr_tensor_type type,
+                          const uint8_t *strip, size_t strip_bytes, const struct tr_act *a,
+                          uint32_t row, struct ahead next, v16 *acc)
 {
-    const struct tr_quant_form f = tr_quant_form(type);
     const size_t n_blocks = a->dim / 32;
-    const uint8_t *scales = strip + n_blocks * tr_strip_quant_bytes(type);
+    struct meeting t = {
+        .strip = strip, .strip_bytes = strip_bytes, .a = a, .at = row * n_blocks};
 
-    for (size_t b = 0; b < n_blocks; b++) {
-        const uint8_t *planes = strip + b * tr_strip_quant_bytes(type);
-        struct scales s = scales_of(type, scales, b);
+    for (; t.b < n_blocks; t.b++, t.at++) {
         ask(&next);
-        if (f.halves)
-            halved_block(R, type, planes, s, a, row * n_blocks + b, acc);
+        if (tr_quant_form(type).halves)
+            halved_block(S, R, type, &t, acc);
         else
-            whole_block(R, type, planes, s, a, row * n_blocks + b, acc);
+            whole_block(S, R, type, &t, acc);
     }
 }
