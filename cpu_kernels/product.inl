@@ -152,7 +152,9 @@ TR_INLINE void strips_rows(const enum tr_tensor_type type, const struct tr_mat *
 {
     const size_t strip_bytes = tr_strip_bytes(type, w->n_in);
 #ifdef ACROSS
-    const bool across = tr_quant_form(type).block != 0 && end - row >= ACROSS_ROWS;
+    /* Few rows wait for the memory of Q8_0, which two tiles would read one after the other. */
+    const struct tr_quant_form f = tr_quant_form(type);
+    const bool across = f.block && end - row >= (f.low == 8 ? 2 * TILE : ACROSS_ROWS);
     for (; across && last - s >= ACROSS; s += ACROSS) {
         struct piece p = piece_of(w, a, strip_bytes, s, ACROSS, out);
         uint32_t left = across_rows(type, &p, row, end);
