@@ -54,10 +54,15 @@ static bool framing(const struct tr_stream *s)
     return s->x && (s->ask->stream || s->ask->logprobs);
 }
 
-/* Whether the connection takes another event; what was written in this turn is tried first. */
+/* Whether the connection takes another event, and the client wants it; what was written in this turn is
+ * tried first. */
 static bool has_room(struct tr_stream *s)
 {
-    if (!s->ask->stream || tr_stream_is_past(s) || tr_exchange_room(s->x) > 0)
+    if (!s->ask->stream || tr_stream_is_past(s))
+        return true;
+    if (tr_stream_credit(s) == 0)
+        return false;
+    if (tr_exchange_room(s->x) > 0)
         return true;
     tr_exchange_flush(s->x);
     return tr_exchange_room(s->x) > 0;
@@ -116,6 +121,7 @@ static void write_delta(struct tr_stream *s, struct tr_choice *ch, const struct 
     TR_FAULT_FOR(FRONTEND_FRAMED, s->ask->params.seed);
     if (past)
         return;
+    tr_stream_spend(s, ev->tokens);
     uint64_t t1 = tr_now_ns();
     tr_hist_add(s->fe->stat, TR_HIST_FRAME, t1 - t0);
     note_content(s, ch, ev->tokens, t1);
@@ -262,7 +268,8 @@ static bool step_token(struct tr_stream *s, struct tr_choice *ch, uint32_t id, u
 /* Whether the delta has to go now. */
 static bool is_full(const struct tr_stream *s, const struct tr_choice *ch, const struct delta *d)
 {
-    return tr_stream_is_past(s) || d->len >= TR_EVENT_TEXT || ch->lpq.n >= TR_EVENT_ENTRIES;
+    return tr_stream_is_past(s) || d->tokens >= tr_stream_credit(s) || d->len >= TR_EVENT_TEXT ||
+           ch->lpq.n >= TR_EVENT_ENTRIES;
 }
 
 /* Text that was held because nothing could follow it yet. */

@@ -111,6 +111,8 @@ struct tr_exchange {
     void *owner;               /* NULL: nobody */
     tr_error_body *error_body; /* the route's, from when it is known; NULL: OpenAI's */
     const char *request_id;    /* the carrier's memory; NULL: not known yet */
+    bool limited;              /* by the client, who says how many ... */
+    uint64_t credit;           /* ... tokens of text may still be written */
 };
 
 /* ---- answering -------------------------------------------------------------------------- */

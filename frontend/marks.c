@@ -6,13 +6,13 @@
 
 void tr_marks_add(struct tr_marks *m, uint64_t len, uint64_t conn_end)
 {
-    struct tr_mark *last = m->n ? &m->mark[m->n - 1] : NULL;
+    struct tr_marks_run *last = m->n ? &m->mark[m->n - 1] : NULL;
 
     m->own += len;
     if (last && (last->conn_end + len == conn_end || m->n == TR_MARKS))
-        *last = (struct tr_mark){m->own, conn_end};
+        *last = (struct tr_marks_run){m->own, conn_end};
     else
-        m->mark[m->n++] = (struct tr_mark){m->own, conn_end};
+        m->mark[m->n++] = (struct tr_marks_run){m->own, conn_end};
 }
 
 uint64_t tr_marks_upto(const struct tr_marks *m, uint64_t conn)

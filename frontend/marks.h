@@ -15,7 +15,7 @@ enum { TR_MARKS = 8 };
 struct tr_marks {
     uint64_t own;   /* of the answer so far */
     uint64_t acked; /* of it; never falls */
-    struct tr_mark {
+    struct tr_marks_run {
         uint64_t own_end, conn_end;
     } mark[TR_MARKS]; /* oldest first */
     unsigned n;

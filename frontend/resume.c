@@ -24,7 +24,7 @@ void tr_resume_give(struct tr_stream *s, const struct tr_reader *r)
     s->resume_at = (uint64_t)(r->after + 1);
     s->resumed = true;
     s->gate_ns = 0;
-    s->drain_since_ns = 0;
+    s->drain_since_ns = s->starved_ns = 0;
     s->queue_seen = UINT32_MAX;
     s->prefill_seen = 0;
     s->x = r->x;

@@ -320,6 +320,22 @@ void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask
         begin(s);
 }
 
+/* ---- credit ---- */
+
+uint64_t tr_stream_credit(const struct tr_stream *s)
+{
+    bool limited = s->x && s->x->limited && !s->cancelled && !tr_stream_outcome(s);
+
+    return limited ? s->x->credit : UINT64_MAX;
+}
+
+/* An event is not cut: one character of several tokens may take more than there was. */
+void tr_stream_spend(struct tr_stream *s, uint32_t tokens)
+{
+    if (s->x && s->x->limited)
+        s->x->credit -= tokens < s->x->credit ? tokens : s->x->credit;
+}
+
 /* ---- writing ---- */
 
 void tr_stream_write_frame(struct tr_stream *s)

@@ -127,6 +127,7 @@ struct tr_stream {
     uint64_t last_byte_ns;                /* something was handed to the connection */
     uint64_t bytes_before;                /* the connection's count when this answer began */
     uint64_t drain_since_ns, drain_bytes; /* --min-drain-bps */
+    uint64_t starved_ns;                  /* its text waits for credit since; 0: not so */
     uint32_t queue_seen, prefill_seen;    /* last QUEUED and PREFILL */
     bool cancelled;                       /* CANCEL has been posted */
     enum tr_err failure; /* found by this process; what the rings say comes second */
@@ -136,7 +137,8 @@ struct tr_stream {
     uint64_t bytes_told; /* accepted by the connections of former readers */
     struct tr_hold hold;
     struct tr_receipt receipt;
-    void *closing; /* of the dialect's `close`, which has begun; from malloc, freed here; else NULL */
+    void *
+        closing; /* of the dialect's `close`, which has begun; from malloc, freed here; else NULL */
     struct tr_whole *whole; /* not streamed, and ended: its texts in the making; else NULL */
 
     uint32_t n;
@@ -213,6 +215,11 @@ void tr_streams_clock_again(struct tr_fe *fe);
 /* What time does to it: deadlines, keep-alives, readers that are too slow; arms the timer for what
  * comes next.  False: it was cut, and is gone or held now, or it was held and is gone. */
 bool tr_stream_clock(struct tr_stream *s, uint64_t now_ns);
+
+/* Tokens that may still be written: what a client with credits has left, until the stream fails or is
+ * cancelled, which is told in any case. */
+uint64_t tr_stream_credit(const struct tr_stream *s);
+void tr_stream_spend(struct tr_stream *s, uint32_t tokens);
 
 /* ---- inside (stream.c for stream_clock.c) ---- */
 

@@ -40,6 +40,24 @@ static bool drains_too_slowly(struct tr_stream *s, uint64_t now)
     return false;
 }
 
+/* Its text waits, and the client gives no credit for it, for as long as a socket may take nothing. */
+static bool is_starved(struct tr_stream *s, uint64_t now)
+{
+    uint64_t limit = s->fe->cfg->write_deadline_ns;
+    bool waits = false;
+
+    if (!s->x->limited || !limit)
+        return false;
+    for (uint32_t k = 0; k < s->n; k++)
+        waits |= s->choice[k].blocked;
+    if (!waits || tr_stream_credit(s) > 0)
+        s->starved_ns = 0;
+    else if (!s->starved_ns)
+        s->starved_ns = now;
+    tr_stream_remind(s, now + LOOK_NS);
+    return s->starved_ns && now - s->starved_ns >= limit;
+}
+
 /* ---- the timer ---- */
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -138,7 +156,7 @@ bool tr_stream_clock(struct tr_stream *s, uint64_t now)
         tr_stream_cut(s, tr_stream_outcome(s));
         return false;
     }
-    if (drains_too_slowly(s, now)) {
+    if (drains_too_slowly(s, now) || is_starved(s, now)) {
         if (tr_stream_set_aside(s, true))
             return false;
         tr_stream_cancel(s, TR_ERR_SLOW_CLIENT); /* its socket takes bytes, so it is told */
