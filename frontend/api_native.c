@@ -403,17 +403,15 @@ static void refuse(struct tr_exchange *x, enum tr_err e)
                       NULL);
 }
 
-static void delete (struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+void tr_api_native_cancel(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
+                          struct tr_stream_id id)
 {
-    struct tr_fe *fe = ctx;
-    struct tr_stream_id id;
     char key[TR_KEY_BYTES];
     bool was_over = false;
     enum tr_err e = TR_OK;
 
     tr_api_key(rq, key);
-    if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id) ||
-        id.slot >= fe->shm->config.n_slots) {
+    if (id.slot >= fe->shm->config.n_slots) {
         refuse(x, TR_ERR_NOT_FOUND);
         return;
     }
@@ -433,10 +431,21 @@ static void delete (struct tr_exchange *x, const struct tr_http_request *rq, voi
     wait_for_end(fe, x, id, !own && was_over);
 }
 
+static void delete (struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
+{
+    struct tr_stream_id id;
+
+    if (tr_stream_id_parse(rq->id_param.p, rq->id_param.len, &id))
+        refuse(x, TR_ERR_NOT_FOUND);
+    else
+        tr_api_native_cancel(x, rq, ctx, id);
+}
+
 static const struct tr_route routes[] = {
     {.method = TR_HTTP_POST, .pattern = "/v1/streams", .handler = post},
     {.method = TR_HTTP_GET, .pattern = "/v1/streams/{id}", .handler = tr_api_resume},
-    {.method = TR_HTTP_DELETE, .pattern = "/v1/streams/{id}", .handler = delete}};
+    {.method = TR_HTTP_DELETE, .pattern = "/v1/streams/{id}", .handler = delete},
+    {.method = TR_HTTP_GET, .pattern = "/v1/ws", .handler = tr_api_ws}};
 
 const struct tr_dialect tr_dialect_native = {.api = TR_API_NATIVE,
                                              .id_prefix = "",

@@ -2,8 +2,12 @@
 /* frontend/bounds.c - how much memory one stream can take; said at start. */
 #include "frontend/conn_priv.h"
 #include "frontend/stream.h"
+#include "frontend/ws_stream.h"
 
-enum { JSON_BYTES = 6 /* of one byte of text: \u00XX */ };
+enum {
+    JSON_BYTES = 6,       /* of one byte of text: \u00XX */
+    WSLAY_BYTES = 5 << 10 /* its state of one connection, a frame's head and 4 KiB of input */
+};
 
 void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bounds *b)
 {
@@ -17,6 +21,9 @@ void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bound
         .unsent = c->stream_buffer + (size_t)TR_EVENT_TEXT_CAP * JSON_BYTES,
         .logprobs = TR_EVENT_ENTRIES * tr_lp_estimate(true, TR_MAX_TOP),
         .kept = TR_VIEW_KEPT_BYTES,
+        .ws = sizeof(struct tr_ws) + WSLAY_BYTES,
+        .ws_stream = sizeof(struct tr_ws_stream),
+        .ws_replies = TR_WS_REPLIES,
         .kernel = tr_conn_kernel_bytes(&l),
     };
 }

@@ -64,6 +64,7 @@ struct tr_fe {
     uint32_t n_streams;         /* requests admitted and not yet ended */
     uint32_t n_asks;            /* requests being tokenised */
     uint32_t n_deliveries;      /* delivery records waiting for an acknowledgement */
+    size_t ws_held;             /* bytes of large messages on their way (ws_wire.h) */
     struct tr_cancel_wait *cancel_wait; /* DELETEs waiting for the end (api_native.c) */
     struct tr_poll *polls;              /* questions about responses (api_responses_id.c) */
 

@@ -71,8 +71,11 @@ struct tr_stream_bounds {
     size_t held;     /* all of it without a reader, the request's text as above */
     size_t unsent;   /* framed and not yet taken by the kernel: --stream-buffer and one event */
     size_t logprobs; /* more in that event if log-probabilities were asked for */
-    size_t kept;   /* of Responses: what the request said, besides; and unsent up to three times */
-    size_t kernel; /* SO_SNDBUF as the kernel counts */
+    size_t kept; /* of Responses: what the request said, besides; and unsent up to three times */
+    size_t ws;   /* a WebSocket besides its connection */
+    size_t ws_stream;  /* each of its streams, in place of a connection */
+    size_t ws_replies; /* owed for what its client sent, unsent besides */
+    size_t kernel;     /* SO_SNDBUF as the kernel counts */
 };
 void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bounds *b);
 

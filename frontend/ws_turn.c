@@ -49,10 +49,11 @@ static void stand_in_line(struct tr_ws_turn *t, struct tr_ws_member *m)
 
 size_t tr_ws_turn_room(struct tr_ws_turn *t, struct tr_ws_member *m, size_t room)
 {
-    bool let_in = m->let_in && m->round == t->round;
-
+    if (m->waits && room && t->inside == 0 && TAILQ_FIRST(&t->line) == m)
+        tr_ws_turn_next(t); /* there is room after all, and nobody is before it */
     if (m->waits)
         return 0;
+    bool let_in = m->let_in && m->round == t->round;
     if (room && (let_in || (TAILQ_EMPTY(&t->line) && t->inside == 0)))
         return room;
     stand_in_line(t, m);

@@ -313,6 +313,11 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
         (double)tr_shm_slot_bytes(c) / kib, c->window, (double)b.state / kib,
         (double)b.choice / kib, (double)b.unsent / kib, (double)b.logprobs / kib,
         (double)b.kept / kib, (double)b.kernel / kib, (double)h->opt.stream_buffer / kib);
+    tr_log(
+        TR_LOG_INFO,
+        "a WebSocket takes %.1f KiB besides its connection, each of its streams %.1f KiB in place "
+        "of one, one message up to --max-body, and what is owed for messages up to %.1f KiB",
+        (double)b.ws / kib, (double)b.ws_stream / kib, (double)b.ws_replies / kib);
     if (h->frontend.resume_window_ns)
         tr_log(TR_LOG_INFO,
                "up to %u resumable streams are kept for %.0f s without a reader, with %.1f KiB "

@@ -103,6 +103,19 @@ Test(ws_turn, who_was_let_in_and_found_no_room_keeps_its_place)
         cr_expect_eq(number(&r, tr_ws_turn_next(&r.t)), want[i], "%d", i);
 }
 
+Test(ws_turn, the_first_in_line_goes_on_when_there_is_room_after_all)
+{
+    struct rig r;
+    setup(&r);
+    tr_ws_turn_room(&r.t, &r.m[0], 0);
+    tr_ws_turn_room(&r.t, &r.m[1], 0);
+    cr_expect_eq(tr_ws_turn_room(&r.t, &r.m[1], 10), 0, "0 is before it");
+    cr_expect_eq(tr_ws_turn_room(&r.t, &r.m[0], 10), 10);
+    tr_ws_turn_wrote(&r.t, &r.m[0]);
+    cr_expect_eq(tr_ws_turn_room(&r.t, &r.m[0], 10), 0, "now 1 is");
+    cr_expect_eq(tr_ws_turn_room(&r.t, &r.m[1], 10), 10);
+}
+
 Test(ws_turn, who_leaves_is_not_let_in)
 {
     struct rig r;
@@ -116,7 +129,7 @@ Test(ws_turn, who_leaves_is_not_let_in)
     cr_expect_null(r.t.kept);
     cr_expect_eq(number(&r, tr_ws_turn_next(&r.t)), 1);
     tr_ws_turn_leave(&r.t, &r.m[1]);
-    cr_expect_eq(tr_ws_turn_room(&r.t, &r.m[1], 10), 0, "2 waits");
+    cr_expect_eq(tr_ws_turn_room(&r.t, &r.m[1], 0), 0);
     cr_expect_eq(number(&r, tr_ws_turn_next(&r.t)), 2);
     cr_expect_eq(number(&r, tr_ws_turn_next(&r.t)), 1);
     cr_expect_eq(tr_ws_turn_round(&r.t), 0);
