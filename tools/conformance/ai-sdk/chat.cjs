@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vercel's ai with its providers openai-compatible and openai (chat), which have the strictest schema of a chunk.
+// Vercel's ai with its providers openai-compatible, openai (chat) and anthropic, which have the strictest schema of
+// a chunk.
+const {createAnthropic} = require('@ai-sdk/anthropic');
 const {createOpenAI} = require('@ai-sdk/openai');
 const {createOpenAICompatible} = require('@ai-sdk/openai-compatible');
 const {APICallError, RetryError, generateText, streamText} = require('ai');
@@ -52,9 +54,11 @@ function kinds(model) {
       });
     },
     async error() {
-      const e = await raises('error', APICallError, () => one({topP: 5}), 'a bad value');
-      equal('error', [e?.statusCode, e?.isRetryable, JSON.parse(e?.responseBody ?? '{}').error?.param], [400, false, 'top_p'], 'its field');
-      const before = await read(model, {topP: 5});
+      const bad = {topP: 5, temperature: undefined}; // one provider sends one of both only
+      const e = await raises('error', APICallError, () => one(bad), 'a bad value');
+      const told = JSON.parse(e?.responseBody ?? '{}').error;
+      equal('error', [e?.statusCode, e?.isRetryable, told?.param ?? told?.details?.param], [400, false, 'top_p'], 'its field');
+      const before = await read(model, bad);
       equal('error', [before.error?.statusCode, before.text], [400, ''], 'before a stream');
       const cut = await read(model, {maxOutputTokens: LONG, ...limited(0.3)});
       check('error', /deadline/.test(cut.error?.code ?? cut.error?.message ?? JSON.stringify(cut.error)), 'a stream that the server cannot finish', cut.error);
@@ -75,8 +79,10 @@ function kinds(model) {
 main(async () => {
   const compatible = createOpenAICompatible({name: 'tokenring', baseURL: V1, apiKey: 'none', includeUsage: true});
   const openai = createOpenAI({baseURL: V1, apiKey: 'none'});
-  for (const [name, model] of [['openai-compatible', compatible.chatModel(MODEL)], ['openai', openai.chat(MODEL)]]) {
-    client(`ai, @ai-sdk/${name} (chat)`, `${version('ai')}, ${version('@ai-sdk/' + name)}`);
+  const anthropic = createAnthropic({baseURL: V1, apiKey: 'none'});
+  for (const [name, kind, model] of [['openai-compatible', 'chat', compatible.chatModel(MODEL)], ['openai', 'chat', openai.chat(MODEL)],
+                                     ['anthropic', 'messages', anthropic(MODEL)]]) {
+    client(`ai, @ai-sdk/${name} (${kind})`, `${version('ai')}, ${version('@ai-sdk/' + name)}`);
     for (const [kind, fn] of Object.entries(kinds(model))) await trying(kind, 'no exception', fn);
   }
   client('ai, @ai-sdk/openai-compatible (completions)', `${version('ai')}, ${version('@ai-sdk/openai-compatible')}`);
