@@ -25,5 +25,8 @@ void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bound
         .ws_stream = sizeof(struct tr_ws_stream),
         .ws_replies = TR_WS_REPLIES,
         .kernel = tr_conn_kernel_bytes(&l),
+        .h2_conn = tr_h2_conn_bytes(),
+        .h2_stream = tr_h2_stream_bytes() + l.max_header,
+        .h2_streams = TR_H2_STREAMS,
     };
 }

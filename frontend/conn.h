@@ -53,6 +53,7 @@ struct tr_http_limits {
                                  * KiB received; 0 never */
     uint64_t keepalive_ns;      /* idle time between requests; 0 never */
     uint64_t write_deadline_ns; /* bytes wait and none could be written: cut; 0 never */
+    uint64_t heartbeat_ns;      /* HTTP/2: a PING after so long without a byte; 0 never */
     uint32_t max_connections;   /* of this process; more: 503 and close */
     const char *cors;           /* allowed origin ("*" or one origin), or NULL: no CORS headers */
 };

@@ -19,6 +19,7 @@
 #include "frontend/carrier.h"
 #include "frontend/conn.h"
 #include "frontend/emit.h"
+#include "frontend/h2.h"
 #include "frontend/outbuf.h"
 #include "frontend/route.h"
 
@@ -125,7 +126,12 @@ struct tr_httpd {
     bool deliver_armed;     /* deliver_ev is pending */
     bool clock_missed;      /* a connection's timer could not be armed */
     struct tr_outpool pool; /* of output */
-    struct tr_emit text;    /* scratch of one answer */
+    struct {
+        const struct tr_h2_service *service;
+        void *ctx;
+    } service[TR_H2_SERVICES]; /* of streams of HTTP/2 that are no ordinary requests */
+    unsigned n_services;
+    struct tr_emit text; /* scratch of one answer */
     char scratch[64 << 10];
 };
 

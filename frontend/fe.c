@@ -304,6 +304,7 @@ static int open_http(struct tr_fe *fe)
         .body_timeout_ns = c->body_timeout_ns,
         .keepalive_ns = c->keepalive_ns,
         .write_deadline_ns = c->write_deadline_ns,
+        .heartbeat_ns = c->heartbeat_ns,
         .max_connections = c->max_connections,
         .cors = c->cors_origin,
     };

@@ -76,6 +76,9 @@ struct tr_stream_bounds {
     size_t ws_stream;  /* each of its streams, in place of a connection */
     size_t ws_replies; /* owed for what its client sent, unsent besides */
     size_t kernel;     /* SO_SNDBUF as the kernel counts */
+    /* a connection of HTTP/2 carries up to h2_streams requests; besides what each takes: */
+    size_t h2_conn, h2_stream;
+    unsigned h2_streams;
 };
 void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bounds *b);
 

@@ -18,6 +18,7 @@ const struct tr_http_limits tr_http_limits_default = {
     .body_timeout_ns = 30 * 1000000000ull,
     .keepalive_ns = 75 * 1000000000ull,
     .write_deadline_ns = 30 * 1000000000ull,
+    .heartbeat_ns = 15 * 1000000000ull,
     .max_connections = 4096,
 };
 

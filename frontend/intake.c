@@ -120,8 +120,21 @@ static void dispatch(struct tr_conn *c)
     tr_conn_advance(c);
 }
 
+/* The first line of HTTP/2's preface, which no request of HTTP/1 can begin with, as the first bytes. */
+static bool is_preface(const struct tr_conn *c)
+{
+    static const char line[] = "PRI * HTTP/2.0\r\n";
+    const struct tr_http *h = &c->http;
+    return !c->served_one && !h->blank_seen && h->head_len == sizeof(line) - 1 &&
+           memcmp(h->head, line, sizeof(line) - 1) == 0;
+}
+
 static void broken_request(struct tr_conn *c)
 {
+    if (is_preface(c)) {
+        tr_h2_begin(c, false);
+        return;
+    }
     if (c->answered) { /* it has its answer; the rest is noise */
         c->keep = false;
         next_request(c);

@@ -318,6 +318,11 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
         "a WebSocket takes %.1f KiB besides its connection, each of its streams %.1f KiB in place "
         "of one, one message up to --max-body, and what is owed for messages up to %.1f KiB",
         (double)b.ws / kib, (double)b.ws_stream / kib, (double)b.ws_replies / kib);
+    tr_log(
+        TR_LOG_INFO,
+        "a connection of HTTP/2 carries at most %u requests at once, with %.1f KiB of its own, and "
+        "%.1f KiB for each",
+        b.h2_streams, (double)b.h2_conn / kib, (double)b.h2_stream / kib);
     if (h->frontend.resume_window_ns)
         tr_log(TR_LOG_INFO,
                "up to %u resumable streams are kept for %.0f s without a reader, with %.1f KiB "

@@ -187,7 +187,7 @@ def ambiguous():
             ("small letters", b"GET /health http/1.1\r\nHost: x\r\n\r\n"),
             ("method with a control byte", b"GE\x02T /health HTTP/1.1\r\nHost: x\r\n\r\n"),
             ("CONNECT", b"CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n"),
-            ("HTTP/2 preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+            ("HTTP/2 preface with fields", b"PRI / HTTP/2.0\r\nHost: x\r\n\r\n"),
             ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"),
             ("JSON", b'{"model":"x"}\r\n\r\n'), ("empty name", b"GET /health HTTP/1.1\r\nHost: x\r\n:\r\n\r\n")):
         yield name, head
@@ -207,7 +207,7 @@ def ambiguous_framing():
         good = (len(rs) == 1 and rest == b"" and rs[0].status in (400, 501, 505) and rs[0].error and
                 rs[0].header("connection") == "close" and
                 (rs[0].status == 400 or case[0] in ("CONNECT", "version 2.0", "version 1.2",
-                                                    "HTTP/2 preface")))
+                                                    "HTTP/2 preface with fields")))
         check(good, f"ambiguous: {case[0]}", seen(rs), rest)
 
     for i in range(0, len(cases), 16):

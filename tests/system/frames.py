@@ -255,7 +255,11 @@ class Session:
             self.flows[self.next] = f
             self.next += 2
         last = end and body is None
-        self.send(frame(HEADERS, END_HEADERS | (END_STREAM if last else 0), f.number, hpack(fields)))
+        block = hpack(fields)
+        parts = [block[i:i + 16384] for i in range(0, len(block), 16384)]
+        kinds = [(HEADERS, END_STREAM if last else 0)] + [(CONTINUATION, 0)] * (len(parts) - 1)
+        self.send(b"".join(frame(kind, flags | (END_HEADERS if i == len(parts) - 1 else 0), f.number, parts[i])
+                           for i, (kind, flags) in enumerate(kinds)))
         if body is not None:
             f.send(body, end)
         return f
