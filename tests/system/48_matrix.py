@@ -18,7 +18,8 @@ class Cell:
         return self.name
 
 
-CELLS = [Cell(f"{d.name} on {c}", cls, d) for c, cls in CARRIERS.items() for d in DIALECTS]
+CELLS = [Cell(f"{d.name} on {c}", cls, d) for c, cls in CARRIERS.items() for d in DIALECTS
+         if cls.carries(d)]
 REFERENCE = {True: CELLS[0], False: CELLS[1]}
 
 

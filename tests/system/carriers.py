@@ -6,12 +6,18 @@
   leave()  the client is gone, in the way of this carrier
   stalls:  made with slow=True, it takes as little as the wire lets it until read() is called"""
 from lib import *
+from websocket import CUT, RESET, WebSocket
+import dialects
 
 
 class Call:
     def __init__(self, dialect, rid):
         self.dialect, self.rid = dialect, rid
         self.status, self.body, self.end, self.stream_id = 0, b"", None, None
+
+    @staticmethod
+    def carries(dialect):
+        return True
 
     def said(self):
         return self.dialect.said(self.body)
@@ -66,4 +72,52 @@ class Http1(Call):
     drop = leave
 
 
-CARRIERS = {"http/1.1": Http1}
+class Socket(Call):
+    """A WebSocket with one stream.  The server names the request."""
+
+    def __init__(self, server, dialect, ask, rid, slow=False):
+        super().__init__(dialect, None)
+        self.ws = WebSocket(server, rcvbuf=4096 if slow else 0)
+        self.ws.start("a", dialect.make(ask))
+
+    @staticmethod
+    def carries(dialect):
+        return dialect.name in ("native", "native of a prompt")
+
+    @property
+    def rid(self):
+        if not self._rid:
+            m = self.ws.event("a", "response.started")
+            self._rid, self.stream_id = m["request_id"], m["stream_id"]
+        return self._rid
+
+    @rid.setter
+    def rid(self, value):
+        self._rid = value
+
+    def begin(self):
+        if not (self.rid and self.ws.event("a", "output_text.delta")):
+            raise EOFError("no content")
+        return self
+
+    def read(self):
+        w = self.ws
+        w.end("a")
+        events = w.events.get("a", [])
+        if events and "status" in events[-1]:
+            self.status, self.body = events[-1]["status"], json.dumps(events[-1]).encode()
+        self.end = "cut" if w.closed in (CUT, RESET) else "whole"
+        return self
+
+    def said(self):
+        out = dialects.Said()
+        dialects.take_native(self.ws.events.get("a", []), out)
+        return out
+
+    def leave(self):
+        self.ws.conn.close()
+
+    drop = leave
+
+
+CARRIERS = {"http/1.1": Http1, "websocket": Socket}
