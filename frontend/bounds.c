@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frontend/bounds.c - how much memory one stream can take; said at start. */
 #include "frontend/conn_priv.h"
+#include "frontend/grpc.h"
+#include "frontend/h2.h"
 #include "frontend/stream.h"
 #include "frontend/ws_stream.h"
 
@@ -28,5 +30,8 @@ void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bound
         .h2_conn = tr_h2_conn_bytes(),
         .h2_stream = tr_h2_stream_bytes() + l.max_header,
         .h2_streams = TR_H2_STREAMS,
+        .grpc_call = tr_grpc_call_bytes(),
+        .grpc_request = tr_grpc_request_bytes(),
+        .grpc_requests = TR_GRPC_REQUESTS,
     };
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "frontend/api.h"
+#include "frontend/grpc.h"
 #include "frontend/hold.h"
 #include "frontend/worker.h"
 #include "shm/bell.h"
@@ -175,9 +176,18 @@ static void on_bell(evutil_socket_t fd, short what, void *arg)
     (void)arg;
 }
 
+struct tr_httpd_stats tr_fe_httpd_stats(const struct tr_fe *fe)
+{
+    struct tr_httpd_stats st = *tr_httpd_stats(fe->httpd);
+
+    if (fe->grpcd)
+        tr_httpd_stats_add(&st, tr_httpd_stats(fe->grpcd));
+    return st;
+}
+
 static void figures(struct tr_fe *fe)
 {
-    const struct tr_httpd_stats *st = tr_httpd_stats(fe->httpd);
+    const struct tr_httpd_stats sum = tr_fe_httpd_stats(fe), *st = &sum;
     struct tr_area *a = fe->shm->area[fe->shm->my_area];
 
     tr_stat_set(fe->stat, TR_STAT_CONNECTIONS, st->open);
@@ -213,6 +223,10 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     tr_httpd_tick(fe->httpd);
+    if (fe->grpc) {
+        tr_httpd_tick(fe->grpcd);
+        tr_grpc_tick(fe->grpc);
+    }
     tr_streams_clock_again(fe);
     tr_holds_again(fe);
     figures(fe);
@@ -255,7 +269,8 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
     atomic_store_explicit(&s->area[s->my_area]->heartbeat_ns, now, memory_order_relaxed);
     tr_stat_beat(fe->stat, now);
     fe->balance.streams = fe->n_streams;
-    tr_balance_tell(&fe->balance, tr_httpd_stats(fe->httpd));
+    const struct tr_httpd_stats st = tr_fe_httpd_stats(fe);
+    tr_balance_tell(&fe->balance, &st);
     look_at_control(fe);
     bool moved = pump(fe);
     if (!may_sleep) {
@@ -312,6 +327,18 @@ static int open_http(struct tr_fe *fe)
     return fe->httpd ? 0 : -ENOMEM;
 }
 
+/* The port for gRPC has no routes: HTTP/1 finds nothing there, and all of HTTP/2 is calls. */
+static int open_grpc(struct tr_fe *fe)
+{
+    if (!fe->cfg->n_grpc)
+        return 0;
+    fe->grpcd = tr_httpd_new(fe->base, fe->limits, &(struct tr_httpd_ops){.ctx = fe});
+    if (!fe->grpcd)
+        return -ENOMEM;
+    fe->grpc = tr_grpc_new(fe, fe->grpcd);
+    return fe->grpc ? 0 : -ENOMEM;
+}
+
 static int open_events(struct tr_fe *fe)
 {
     int bell = fe->shm->bell_area[fe->shm->my_area];
@@ -344,7 +371,8 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     TAILQ_INIT(&fe->gate);
     TAILQ_INIT(&fe->held);
     fe->base = event_base_new();
-    if (!fe->text || !fe->by_slot || !fe->base || open_http(fe) || open_events(fe)) {
+    if (!fe->text || !fe->by_slot || !fe->base || open_http(fe) || open_grpc(fe) ||
+        open_events(fe)) {
         tr_errf(err, -EINVAL, "cannot make the event loop: out of memory or descriptors");
         goto fail;
     }
@@ -375,7 +403,9 @@ void tr_fe_close(struct tr_fe *fe)
     if (fe->httpd && fe->tick_ev)
         figures(fe);          /* what the last tick has not counted */
     tr_httpd_free(fe->httpd); /* owners get `gone`: streams are cancelled and freed */
-    tr_holds_close(fe);       /* those without one are another frontend's from here on */
+    tr_httpd_free(fe->grpcd);
+    tr_grpc_free(fe->grpc);
+    tr_holds_close(fe); /* those without one are another frontend's from here on */
     free_event(fe->bell_ev);
     free_event(fe->tick_ev);
     free_event(fe->wake_ev);

@@ -8,6 +8,7 @@
 #define TR_FRONTEND_FE_H
 
 #include "frontend/balance.h"
+#include "frontend/conn.h"
 #include "frontend/emit.h"
 #include "frontend/frontend.h"
 #include "shm/stat.h"
@@ -20,6 +21,7 @@
 
 struct tr_httpd;
 struct tr_http_limits;
+struct tr_grpc;
 struct tr_workers;
 struct tr_stream;
 struct tr_cancel_wait;
@@ -33,6 +35,8 @@ struct tr_fe {
     const struct tr_frontend_config *cfg;
     struct event_base *base;
     struct tr_httpd *httpd;
+    struct tr_httpd *grpcd;    /* of the port for gRPC; NULL: there is none */
+    struct tr_grpc *grpc;      /* its services */
     struct tr_balance balance; /* of connections, with the other frontends */
     struct tr_http_limits *limits;
     struct tr_workers *workers; /* NULL: everything inline (tests) */
@@ -97,6 +101,9 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep);
 /* TR_OK, or why no request is taken now.  While an engine is replaced they are: they wait in the queue
  * for the next one, as far as there are places. */
 enum tr_err tr_fe_state(const struct tr_fe *fe);
+
+/* Of both kinds of ports together. */
+struct tr_httpd_stats tr_fe_httpd_stats(const struct tr_fe *fe);
 
 /* Whether an engine serves in this moment. */
 bool tr_fe_served(const struct tr_fe *fe);

@@ -35,10 +35,12 @@ static int start_listening(struct body *b)
     b->listen = calloc(c->n_listen + 1, sizeof(void *));
     if (!b->listen)
         return -1;
-    for (unsigned i = 0; i < c->n_listen; i++)
-        if (!(b->listen[i] =
-                  tr_listen_new(b->fe.httpd, b->fe.base, c->listen_fds[i], &b->fe.balance)))
+    for (unsigned i = 0; i < c->n_listen; i++) {
+        struct tr_httpd *d = i < c->n_listen - c->n_grpc ? b->fe.httpd : b->fe.grpcd;
+        b->listen[i] = tr_listen_new(d, b->fe.base, c->listen_fds[i], &b->fe.balance);
+        if (!b->listen[i])
             return -1;
+    }
     return 0;
 }
 
@@ -74,9 +76,11 @@ static bool retired(struct body *b)
         b->retired = true;
         stop_listening(b);
         tr_httpd_retire(fe->httpd);
+        if (fe->grpcd)
+            tr_httpd_retire(fe->grpcd);
     }
     /* Those without a reader go to another frontend when this process has ended. */
-    return is_done(fe, fe->n_held) && !tr_httpd_stats(fe->httpd)->open;
+    return is_done(fe, fe->n_held) && !tr_fe_httpd_stats(fe).open;
 }
 
 /* Follows the control page down; true when everything is out. */
@@ -91,6 +95,8 @@ static bool drained(struct body *b)
         b->closed_ns = tr_now_ns();
         stop_listening(b);
         tr_httpd_drain(fe->httpd);
+        if (fe->grpcd)
+            tr_httpd_drain(fe->grpcd);
     }
     /* The service ends because no engine can be brought back, or because it was told to. */
     enum tr_err why = fe->engine_gone ? TR_ERR_ENGINE_LOST : TR_ERR_DRAIN_LIMIT;
@@ -103,9 +109,9 @@ static bool drained(struct body *b)
         tr_streams_end_all(fe, why);
     if (b->cut && tr_now_ns() - b->cut_ns > CUT_NS)
         return true;
-    const struct tr_httpd_stats *st = tr_httpd_stats(fe->httpd);
-    return is_done(fe, 0) && !st->busy && !st->unsent_bytes &&
-           (!st->open || tr_now_ns() - b->closed_ns > LAST_REQUESTS_NS);
+    const struct tr_httpd_stats st = tr_fe_httpd_stats(fe);
+    return is_done(fe, 0) && !st.busy && !st.unsent_bytes &&
+           (!st.open || tr_now_ns() - b->closed_ns > LAST_REQUESTS_NS);
 }
 
 /* In this order: what needs files, then the sandbox, then the threads, which are born in it. */

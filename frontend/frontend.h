@@ -33,6 +33,7 @@ struct tr_frontend_config {
     unsigned number;       /* which frontend: "tokenring: frontend N" */
     const int *listen_fds; /* listening sockets, non-blocking; shared with the other frontends */
     unsigned n_listen;
+    unsigned n_grpc; /* the last so many of them are for gRPC */
 
     const char *model_path;    /* GGUF file; NULL: the sim vocabulary */
     const char *served_name;   /* --served-name, or the file's stem, or "sim" */
@@ -79,6 +80,9 @@ struct tr_stream_bounds {
     /* a connection of HTTP/2 carries up to h2_streams requests; besides what each takes: */
     size_t h2_conn, h2_stream;
     unsigned h2_streams;
+    size_t grpc_call;     /* one of gRPC, which is such a request */
+    size_t grpc_request;  /* in it, besides the stream */
+    size_t grpc_requests; /* of one call at a time */
 };
 void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bounds *b);
 

@@ -173,6 +173,16 @@ const struct tr_httpd_stats *tr_httpd_stats(const struct tr_httpd *d)
     return &d->stats;
 }
 
+void tr_httpd_stats_add(struct tr_httpd_stats *to, const struct tr_httpd_stats *more)
+{
+    enum { N = sizeof(*to) / sizeof(uint64_t) };
+    _Static_assert(sizeof(*to) == N * sizeof(uint64_t), "all of them are counts");
+    const uint64_t *m = (const uint64_t *)more;
+    uint64_t *t = (uint64_t *)to;
+    for (int i = 0; i < N; i++)
+        t[i] += m[i];
+}
+
 static bool idle(const struct tr_conn *c)
 {
     return c->state == TR_CONN_READING && !c->answered && c->in_at == c->in_len &&

@@ -98,7 +98,7 @@ static int read_input(struct tr_oip_infer *q, unsigned *seen, const tensor *t,
                       const ProtobufCBinaryData *raw, struct tr_fault *f)
 {
     int i = find_input(t->name);
-    struct tr_slice v;
+    struct tr_slice v = {"", 0};
 
     if (i == INPUTS)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, "inputs",
@@ -270,27 +270,19 @@ static bool is_refused(const struct tr_json *key, const struct tr_json *v)
 /* Whether a string under this key may be meant as a number: clients of Triton send them so. */
 static bool is_numeric(const struct tr_json *key)
 {
-    static const char *const names[] = {"echo",
-                                        "frequency_penalty",
-                                        "ignore_eos",
-                                        "max_tokens",
-                                        "min_p",
-                                        "min_tokens",
-                                        "n",
-                                        "presence_penalty",
-                                        "priority",
-                                        "seed",
-                                        "repetition_penalty",
-                                        "skip_special_tokens",
-                                        "temperature",
-                                        "timeout_s",
-                                        "top_k",
-                                        "top_p",
-                                        "include_stop_str_in_output",
-                                        "max_completion_tokens"};
+    enum { BOOL = 1, NUM = 1, INT = 1, STRING = 0, ARRAY = 0, OBJECT = 0, OWN = 0, WORD = 0 };
+    enum { NEVER = 0, IGNORED = 0 };
+    static const struct {
+        const char *name;
+        bool numeric;
+    } rows[] = {
+#define X(name, who, kind, ...) {#name, kind},
+#include "frontend/params.def"
+#undef X
+        {"seed", true}, {"n", true}}; /* which have readers of their own */
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (tr_json_eq(key, names[i], strlen(names[i])))
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].numeric && tr_json_eq(key, rows[i].name, strlen(rows[i].name)))
             return true;
     return false;
 }

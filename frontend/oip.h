@@ -67,6 +67,7 @@ struct tr_oip_reply {
     unsigned wants;
     bool in_stream; /* ModelStreamInferResponse, which says whether it is the last */
     bool last;
+    const char *stream_id; /* in a stream: told with the first response; else NULL */
 
     bool has_text;
     const char *text;

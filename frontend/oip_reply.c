@@ -63,7 +63,7 @@ static size_t field(unsigned number, size_t len, unsigned char out[11])
 
 /* Outputs and their raw contents, in the same order.  Contents are written by hand, behind the rest of
  * the message: the text, which may be large, is copied once. */
-enum { OUTPUTS = 4, PARAMETERS = 3, RAW_FIELD = 6, RESPONSE_FIELD = 2, ERROR_FIELD = 1 };
+enum { OUTPUTS = 4, PARAMETERS = 4, RAW_FIELD = 6, RESPONSE_FIELD = 2, ERROR_FIELD = 1 };
 
 struct outputs {
     Inference__ModelInferResponse__InferOutputTensor tensor[OUTPUTS], *list[OUTPUTS];
@@ -184,6 +184,8 @@ static void make_parameters(struct parameters *p, const struct tr_oip_reply *r)
     Inference__InferParameter *last = add_parameter(p, "triton_final_response");
     last->parameter_choice_case = INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM;
     last->bool_param = r->last;
+    if (r->stream_id)
+        add_string(p, "stream_id", r->stream_id);
     if (r->error && r->code)
         add_string(p, "error_code", r->code);
     if (r->error && r->param)

@@ -55,6 +55,8 @@ void tr_frame_done(struct tr_emit *e, enum tr_frame f)
 
 void tr_frame_keepalive(struct tr_emit *e, enum tr_frame f)
 {
+    if (f == TR_PROTO)
+        return;
     if (f == TR_JSON)
         put(e, "{\"type\":\"keepalive\"}");
     else if (f == TR_NDJSON)

@@ -12,6 +12,7 @@
  *   TR_SSE_NATIVE  id: I / event: T / data: J   /v1/streams
  *   TR_NDJSON      J                            /v1/streams with Accept: application/x-ndjson
  *   TR_JSON        J without a line end         a carrier that has messages of its own
+ *   TR_PROTO       nothing is done here: the dialect frames its messages itself (gRPC)
  *
  * Format: the HTML standard, server-sent events.  Keep-alives: DESIGN section 7.  A comment with
  * its blank line after an `id:` crashes several client libraries (they dispatch an event that has
@@ -21,7 +22,7 @@
 
 #include "frontend/emit.h"
 
-enum tr_frame { TR_SSE_BARE, TR_SSE_TYPED, TR_SSE_NATIVE, TR_NDJSON, TR_JSON };
+enum tr_frame { TR_SSE_BARE, TR_SSE_TYPED, TR_SSE_NATIVE, TR_NDJSON, TR_JSON, TR_PROTO };
 
 /* The value of Content-Type for a stream in this shape. */
 const char *tr_frame_content_type(enum tr_frame f);

@@ -158,7 +158,8 @@ static void raise_descriptors(uint64_t wanted)
 
 /* ---- sockets ---- */
 
-static int bind_one(struct tr_heritage *h, const struct addrinfo *a, struct tr_errbuf *err)
+static int bind_one(struct tr_heritage *h, const struct addrinfo *a, const char *port,
+                    unsigned *bound, struct tr_errbuf *err)
 {
     int one = 1, fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
@@ -169,8 +170,7 @@ static int bind_one(struct tr_heritage *h, const struct addrinfo *a, struct tr_e
     if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
         int e = errno;
         close(fd);
-        return tr_errf(err, -e, "cannot listen on %s port %llu: %s", h->opt.host,
-                       (unsigned long long)h->opt.port, strerror(e));
+        return tr_errf(err, -e, "cannot listen on %s port %s: %s", h->opt.host, port, strerror(e));
     }
     union {
         struct sockaddr any;
@@ -180,7 +180,7 @@ static int bind_one(struct tr_heritage *h, const struct addrinfo *a, struct tr_e
     socklen_t len = sizeof(own);
     memset(&own, 0, sizeof(own));
     getsockname(fd, &own.any, &len);
-    h->port = ntohs(own.any.sa_family == AF_INET6 ? own.v6.sin6_port : own.v4.sin_port);
+    *bound = ntohs(own.any.sa_family == AF_INET6 ? own.v6.sin6_port : own.v4.sin_port);
     h->listen_fds[h->n_listen++] = fd;
     return 0;
 }
@@ -196,20 +196,37 @@ static void take_brackets_off(struct tr_heritage *h)
     h->opt.host = h->host;
 }
 
-static int listen_all(struct tr_heritage *h, struct tr_errbuf *err)
+static int listen_on(struct tr_heritage *h, const char *port, unsigned *bound,
+                     struct tr_errbuf *err)
 {
-    char port[16];
-    take_brackets_off(h);
     struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM},
                     *list;
-    snprintf(port, sizeof(port), "%llu", (unsigned long long)h->opt.port);
     int e = getaddrinfo(h->opt.host, port, &hints, &list);
     if (e)
         return tr_errf(err, -EINVAL, "--host %s: %s", h->opt.host, gai_strerror(e));
     int ret = 0;
-    for (const struct addrinfo *a = list; a && !ret && h->n_listen < TR_MAX_LISTEN; a = a->ai_next)
-        ret = bind_one(h, a, err);
+    unsigned most = h->n_listen + TR_MAX_LISTEN / 2; /* of two ports */
+    for (const struct addrinfo *a = list; a && !ret && h->n_listen < most; a = a->ai_next)
+        ret = bind_one(h, a, port, bound, err);
     freeaddrinfo(list);
+    return ret;
+}
+
+static int listen_all(struct tr_heritage *h, struct tr_errbuf *err)
+{
+    const char *grpc = h->opt.grpc_port;
+    char port[16];
+    take_brackets_off(h);
+    snprintf(port, sizeof(port), "%llu", (unsigned long long)h->opt.port);
+    int ret = listen_on(h, port, &h->port, err);
+    if (ret || strcmp(grpc, "off") == 0)
+        return ret;
+    if (!*grpc || strlen(grpc) > 5 || strspn(grpc, "0123456789") != strlen(grpc) ||
+        atoi(grpc) > 65535)
+        return tr_errf(err, -EINVAL, "--grpc-port must be a port from 0 to 65535, or off");
+    unsigned before = h->n_listen;
+    ret = listen_on(h, grpc, &h->grpc_port, err);
+    h->n_grpc = h->n_listen - before;
     return ret;
 }
 
@@ -247,6 +264,7 @@ static void configure_frontend(struct tr_heritage *h, const struct tr_shm_config
     h->frontend =
         (struct tr_frontend_config){.listen_fds = h->listen_fds,
                                     .n_listen = h->n_listen,
+                                    .n_grpc = h->n_grpc,
                                     .model_path = *h->model_path ? h->model_path : NULL,
                                     .served_name = h->served_name,
                                     .model_stem = h->model_stem,
@@ -323,6 +341,11 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
         "a connection of HTTP/2 carries at most %u requests at once, with %.1f KiB of its own, and "
         "%.1f KiB for each",
         b.h2_streams, (double)b.h2_conn / kib, (double)b.h2_stream / kib);
+    if (h->n_grpc)
+        tr_log(
+            TR_LOG_INFO,
+            "a call of gRPC takes %.1f KiB besides, and %.1f KiB for each of at most %zu requests",
+            (double)b.grpc_call / kib, (double)b.grpc_request / kib, b.grpc_requests);
     if (h->frontend.resume_window_ns)
         tr_log(TR_LOG_INFO,
                "up to %u resumable streams are kept for %.0f s without a reader, with %.1f KiB "

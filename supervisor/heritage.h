@@ -15,7 +15,7 @@
 
 #include <sys/types.h>
 
-enum { TR_MAX_LISTEN = 8 };
+enum { TR_MAX_LISTEN = 16 };
 
 struct tr_heritage {
     struct tr_options opt;
@@ -25,7 +25,8 @@ struct tr_heritage {
     struct tr_ledger_config ledger;
     int listen_fds[TR_MAX_LISTEN];
     unsigned n_listen;
-    unsigned port; /* the one that was bound */
+    unsigned n_grpc;          /* the last of them */
+    unsigned port, grpc_port; /* those that were bound; 0: none */
     unsigned n_frontends;
     pid_t supervisor;
     int signals; /* the supervisor's, as the next one; closed in every child */

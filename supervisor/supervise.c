@@ -48,15 +48,18 @@ static void announce(struct tr_supervisor *v)
                            ? "127.0.0.1"
                            : h->opt.host;
     const char *open = strchr(host, ':') ? "[" : "", *close = *open ? "]" : "";
+    char grpc[300] = "";
     v->announced = true;
+    if (h->grpc_port)
+        snprintf(grpc, sizeof(grpc), "; gRPC on %s%s%s:%u", open, host, close, h->grpc_port);
     if (!has_room(STDOUT_FILENO)) {
         tr_log(TR_LOG_WARN, "ready; standard output has no room for the line that says so");
         return;
     }
-    printf("tokenring ready on http://%s%s%s:%u (model %s, %u frontends)\n"
+    printf("tokenring ready on http://%s%s%s:%u (model %s, %u frontends%s)\n"
            "  curl -N http://%s%s%s:%u/v1/%s -H 'Content-Type: application/json' -d "
            "'{\"model\":\"%s\",\"stream\":true,%s}'\n",
-           open, host, close, h->port, h->served_name, v->n_front, open, host, close, h->port,
+           open, host, close, h->port, h->served_name, v->n_front, grpc, open, host, close, h->port,
            h->chats ? "chat/completions" : "completions", h->served_name,
            h->chats ? "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about the sea.\"}]"
                     : "\"prompt\":\"The sea is\"");
