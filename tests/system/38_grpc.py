@@ -12,13 +12,9 @@ AFTER = "tokens_after_disconnect_total"
 INFER_ONE, STREAM = INFER + "ModelInfer", INFER + "ModelStreamInfer"
 
 
-def grpc_port(server):
-    return int(re.search(r"gRPC on [^ ]*:(\d+)", server.ready).group(1))
-
-
 @contextlib.contextmanager
 def session(server=None, **kw):
-    s = Session(grpc_port(server or S), **kw)
+    s = Session(port_of(server or S), **kw)
     try:
         yield s
     finally:

@@ -4,7 +4,7 @@ those of the native run of the same request."""
 from carriers import *
 from dialects import *
 
-SLOW = dict(TINY, sim_step_us=3000, max_seqs=64, log_level="debug")
+SLOW = dict(TINY, grpc_port=0, sim_step_us=3000, max_seqs=64, log_level="debug")
 # Columns of the row that must be the native run's.
 COUNTS = ("status", "reason", "choices", "prompt_tokens", "completion_tokens")
 ENDLESS = 6000

@@ -8,6 +8,7 @@
 from lib import *
 from websocket import CUT, RESET, WebSocket
 import dialects
+import oip
 
 
 class Call:
@@ -17,7 +18,7 @@ class Call:
 
     @staticmethod
     def carries(dialect):
-        return True
+        return not dialect.path.startswith(oip.INFER)
 
     def said(self):
         return self.dialect.said(self.body)
@@ -120,4 +121,54 @@ class Socket(Call):
     drop = leave
 
 
-CARRIERS = {"http/1.1": Http1, "websocket": Socket}
+class Grpc(Call):
+    """A call of its own connection.  What comes is kept as a list: messages, then the status."""
+
+    def __init__(self, server, dialect, ask, rid, slow=False):
+        super().__init__(dialect, rid)
+        self.session = oip.Session(oip.port_of(server), **(dict(window=4096, credit=False) if slow else {}))
+        self.call = oip.Call(self.session, dialect.path).write(dialect.make(ask) + oip.field(3, rid)).done()
+        self.messages = []
+
+    @staticmethod
+    def carries(dialect):
+        return dialect.path.startswith(oip.INFER)
+
+    def _next(self):
+        if (m := self.call.message()) is not None:
+            self.messages.append(m)
+        return m is not None
+
+    def begin(self):
+        if self.dialect.streamed:
+            if not self._next():
+                raise EOFError("no content")
+            self.stream_id = oip.stream_answer(self.messages[0]).parameters["stream_id"]
+        return self
+
+    def read(self):
+        with contextlib.suppress(EOFError):
+            while self._next():
+                pass
+        code, text = self.call.end()
+        self.end = "cut" if code is None else "whole"
+        self.body = text.encode() + b"".join(self.messages)
+        self.status = 400 if code == oip.INVALID_ARGUMENT or b"error_param" in self.body else 200
+        self.code = code
+        return self
+
+    def said(self):
+        out = dialects.Said()
+        self.dialect.read(self.messages, out)
+        if self.dialect.path.endswith("ModelInfer") and self.end == "whole" and not self.messages:
+            out.ends(code=self.code)
+        return out
+
+    def leave(self):
+        self.call.cancel()
+
+    def drop(self):
+        self.session.close()
+
+
+CARRIERS = {"http/1.1": Http1, "websocket": Socket, "grpc": Grpc}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each dialect says, brought to one form: a Said has the text, how it ended and the usage, whatever
 the words for them.  A row of DIALECTS makes the request from one Ask and reads the answer's body."""
+import oip
 from lib import *
 
 CHAT, COMP, NATIVE = "/v1/chat/completions", "/v1/completions", "/v1/streams"
@@ -170,6 +171,24 @@ def whole_messages(body, said):
     said.ends(STOPS[o["stop_reason"]])
 
 
+def take_oip(answers, said):
+    for a in answers:
+        said.text += a.text or ""
+        if a.error:
+            said.ends(code=a.parameters["error_code"])
+        elif a.last or a.last is None:
+            said.usage = (a.outputs["prompt_tokens"], a.outputs["completion_tokens"])
+            said.ends(a.outputs["finish_reason"])
+
+
+def read_oip(messages, said):
+    take_oip([oip.stream_answer(m) for m in messages], said)
+
+
+def whole_oip(messages, said):
+    take_oip([oip.Answer(m) for m in messages], said)
+
+
 # ---- requests ------------------------------------------------------------------------------------------
 
 class Ask:
@@ -201,6 +220,12 @@ def as_messages(a, **kw):
     return dict(a.common(), messages=[{"role": "user", "content": "x"}], **stop, max_tokens=a.n, **kw)
 
 
+def as_oip(a, **kw):
+    sampling = dict(a.common(), max_tokens=a.n, **({"stop": a.stop} if a.stop else {}))
+    del sampling["model"]
+    return oip.infer_request("x", sampling, model=MODEL, **kw)
+
+
 class Dialect:
     """messages: whose template is the same as chat's, so the tokens are; else those of a prompt."""
 
@@ -220,6 +245,8 @@ class Dialect:
 # Anthropic's errors have a type and no code.
 KINDS = {"cancelled": "invalid_request_error", "deadline_exceeded": "timeout_error",
          "drain_limit": "overloaded_error"}
+# ModelInfer has the status of gRPC, and no other word.
+STATUSES = {"cancelled": oip.ABORTED, "deadline_exceeded": oip.DEADLINE_EXCEEDED, "drain_limit": oip.UNAVAILABLE}
 USAGE = {"stream_options": {"include_usage": True}}
 DIALECTS = [
     Dialect("native", NATIVE, as_chat, read_native),
@@ -235,4 +262,8 @@ DIALECTS = [
     Dialect("responses whole", RESPONSES, as_responses, whole_responses, streamed=False),
     Dialect("messages", MESSAGES, lambda a: as_messages(a, stream=True), read_messages, codes=KINDS),
     Dialect("messages whole", MESSAGES, as_messages, whole_messages, streamed=False, codes=KINDS),
+    Dialect("oip", oip.INFER + "ModelStreamInfer", as_oip, read_oip, messages=False),
+    Dialect("oip whole in a stream", oip.INFER + "ModelStreamInfer", lambda a: as_oip(a, stream=False), read_oip,
+            messages=False, streamed=False),
+    Dialect("oip whole", oip.INFER + "ModelInfer", as_oip, whole_oip, messages=False, streamed=False, codes=STATUSES),
 ]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC and the Open Inference Protocol by hand, on frames.py: messages, calls, statuses."""
 import json
+import re
 import struct
 import urllib.parse
 
@@ -10,6 +11,12 @@ INFER = "/inference.GRPCInferenceService/"
 HEALTH = "/grpc.health.v1.Health/"
 OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = range(6)
 RESOURCE_EXHAUSTED, ABORTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 10, 12, 13, 14
+
+
+def port_of(server):
+    """The port for gRPC of a Server that has one."""
+    return int(re.search(r"gRPC on [^ ]*:(\d+)", server.ready).group(1))
+
 
 # ---- protobuf ---------------------------------------------------------------------------------------
 
