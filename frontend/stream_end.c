@@ -344,7 +344,7 @@ static enum tr_closing closing(struct tr_stream *s)
 
 bool tr_stream_try_end(struct tr_stream *s)
 {
-    if (!gate_open(s))
+    if (!s->closing && !gate_open(s)) /* once open it stays so */
         return false;
     enum tr_closing c = closing(s);
     if (c == TR_CLOSING_LATER)

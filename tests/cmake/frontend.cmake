@@ -27,6 +27,7 @@ tr_unit_test(frontend ask testfe)
 tr_unit_test(frontend numbers testfe)
 tr_unit_test(frontend stream testfe)
 tr_unit_test(frontend hold testfe)
+tr_unit_test(frontend responses testfe)
 tr_unit_test(frontend memory testfe)
 if(TARGET unit_frontend_memory)
   target_link_options(unit_frontend_memory PRIVATE

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Responses behind a scripted engine: what repeats a text while the reader is slow, what a ring may hold
+ * that another process wrote, and questions that come before the engine does. */
+#include "testfe/frontend_rig.h"
+
+#include "frontend/stream.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+#define ASK(extra) "{\"model\":\"sim\",\"input\":\"Hi\"" extra "}"
+
+static struct tr_rig rig;
+
+static void start(void)
+{
+    tr_rig_defaults(&rig);
+    rig.cfg.resume_window_ns = 30000000000ull;
+    rig.cfg.hold_slots = 8;
+    rig.cfg.stream_buffer = 512;
+    tr_rig_start(&rig, 32, false);
+}
+
+static void stop(void)
+{
+    tr_rig_stop(&rig);
+}
+
+TestSuite(responses, .init = start, .fini = stop);
+
+static uint32_t slot_of(uint32_t k)
+{
+    uint32_t slot = tr_sengine_slot(&rig.engine, k);
+
+    cr_assert(slot != UINT32_MAX, "request %u was not admitted", k);
+    return slot;
+}
+
+static unsigned count(const char *text, const char *what)
+{
+    unsigned n = 0;
+
+    for (const char *p = text; (p = strstr(p, what)); p += strlen(what))
+        n++;
+    return n;
+}
+
+/* A stream whose reader is slow, all of whose text is there: each byte of it takes six in JSON. */
+static struct tr_rig_client *slow_one(uint32_t *slot)
+{
+    struct tr_rig_client *c = tr_rig_connect(&rig, 2048);
+    uint32_t said = 0;
+
+    tr_rig_send(c, "POST", "/v1/responses", NULL, ASK(",\"stream\":true"));
+    tr_rig_run(&rig);
+    *slot = slot_of(0);
+    for (int turn = 0; turn < 5000 && said < 460; turn++) {
+        uint64_t sent = atomic_load(&tr_cursor_at(&rig.shm, 0, *slot)->sent);
+        uint32_t id = 1;
+        if (said - sent < rig.shm.config.window)
+            said += tr_sengine_say(&rig.engine, *slot, &id, 1);
+        tr_rig_run(&rig);
+        tr_rig_read(c);
+    }
+    cr_assert_eq(said, 460);
+    tr_sengine_end(&rig.engine, *slot, TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    return c;
+}
+
+/* It has begun to repeat its text, and the connection takes no more. */
+static bool stands_in_the_middle(void)
+{
+    return rig.fe.streams && rig.fe.streams->closing && tr_exchange_room(rig.fe.streams->x) == 0;
+}
+
+static bool run_to_the_middle(struct tr_rig_client *c)
+{
+    for (int turn = 0; turn < 1000 && rig.fe.streams && !stands_in_the_middle(); turn++) {
+        tr_rig_run(&rig);
+        if (!stands_in_the_middle())
+            tr_rig_read(c);
+    }
+    return stands_in_the_middle();
+}
+
+Test(responses, what_repeats_the_text_waits_until_the_connection_takes_it)
+{
+    uint32_t slot;
+    struct tr_rig_client *c = slow_one(&slot);
+
+    cr_assert(run_to_the_middle(c), "it waits in the middle: %s", tr_rig_body(c));
+    cr_expect(!atomic_load(&rig.engine.n_released), "the ring is still needed");
+    for (int turn = 0; turn < 1000 && !strstr(c->buf, "[DONE]"); turn++) {
+        tr_rig_run(&rig);
+        tr_rig_read(c);
+    }
+    cr_expect_eq(count(tr_rig_body(c), "data: [DONE]"), 1);
+    cr_expect_eq(count(tr_rig_body(c), "\\u0001"), 5 * 460, "the deltas, and four times the text");
+    tr_rig_close(c, false);
+}
+
+Test(responses, a_ring_that_becomes_another_ones_meanwhile_shows_nothing_of_it)
+{
+    static const char secret[] = "secret";
+    uint32_t slot;
+    struct tr_rig_client *c = slow_one(&slot);
+
+    cr_assert(run_to_the_middle(c));
+    tr_role = TR_ROLE_ENGINE;
+    tr_ring_reset(&rig.shm, slot);
+    for (size_t i = 0; i < sizeof(secret); i++)
+        tr_ring_push(&rig.shm, slot, (uint32_t)secret[i], 0);
+    tr_role = TR_ROLE_FRONTEND;
+    for (int turn = 0; turn < 1000 && !c->eof; turn++) {
+        tr_rig_run(&rig);
+        tr_rig_read(c);
+    }
+    cr_expect(c->eof, "it was cut");
+    cr_expect_eq(count(tr_rig_body(c), "[DONE]") + count(tr_rig_body(c), "cret"), 0, "%s",
+                 tr_rig_body(c));
+    tr_rig_close(c, false);
+}
+
+/* The id in an answer. */
+static const char *id_in(const char *body)
+{
+    static char path[128];
+    const char *p = strstr(body, "\"id\":\"resp_");
+
+    cr_assert(p, "%s", body);
+    snprintf(path, sizeof(path), "/v1/responses/%.*s", (int)strcspn(p + 6, "\""), p + 6);
+    return path;
+}
+
+Test(responses, what_is_kept_in_a_ring_is_parsed_and_not_repeated_as_it_is)
+{
+    const char *body;
+
+    cr_assert_eq(tr_rig_ask(&rig, "POST", "/v1/responses",
+                            ASK(",\"background\":true,\"instructions\":\"Be brief.\""), &body),
+                 200);
+    cr_expect(strstr(body, "\"instructions\":\"Be brief.\",\"tools\":[]"), "%s", body);
+    const char *path = id_in(body);
+    uint8_t *extra = tr_ring_extra_rw(&rig.shm, slot_of(0));
+    char *at = memmem(extra, TR_EXTRA_BYTES, "{\"instructions\"", 15);
+    cr_assert(at);
+    memcpy(at, "{\"inst\":1,\"x\":\"", 15); /* no JSON any more */
+    cr_assert_eq(tr_rig_ask(&rig, "GET", path, NULL, &body), 200);
+    cr_expect(strstr(body, "\"instructions\":null,\"tools\":[]"), "%s", body);
+    cr_expect(!strstr(body, "Be brief."), "%s", body);
+}
+
+Test(responses, one_that_no_engine_has_come_to_is_told_after_a_second)
+{
+    struct tr_rig_client *c = tr_rig_connect(&rig, 0);
+
+    rig.engine.deaf = true;
+    tr_rig_send(c, "POST", "/v1/responses", NULL, ASK(",\"background\":true"));
+    for (int turn = 0; turn < 600 && !strstr(c->buf, "resp_"); turn++) {
+        tr_rig_run_ms(&rig, 50);
+        tr_rig_read(c);
+    }
+    cr_expect(strstr(tr_rig_body(c), "\"status\":\"queued\""), "%s", tr_rig_body(c));
+    cr_expect(strstr(tr_rig_body(c), "\"background\":true"), "%s", tr_rig_body(c));
+    tr_rig_close(c, false);
+}
+
+Test(responses, a_question_about_another_frontends_stream_is_told_to_the_engine)
+{
+    const struct tr_owner other = {.area = 1, .epoch = 1, .confirmed = true};
+    const char *body;
+
+    cr_assert_eq(tr_rig_ask(&rig, "POST", "/v1/responses", ASK(",\"background\":true"), &body),
+                 200);
+    const char *path = id_in(body);
+    uint32_t slot = slot_of(0);
+    tr_sengine_give(&rig.engine, slot, other);
+    tr_rig_run(&rig);
+    cr_expect_eq(atomic_load(&tr_ring_at(&rig.shm, slot)->asked_ns), 0);
+    cr_assert_eq(tr_rig_ask(&rig, "GET", path, NULL, &body), 200, "%s", body);
+    tr_rig_run(&rig);
+    cr_expect_neq(atomic_load(&tr_ring_at(&rig.shm, slot)->asked_ns), 0);
+    cr_expect(tr_ring_owner(tr_ring_at(&rig.shm, slot)).area == 1, "nobody took it away");
+    tr_sengine_text(&rig.engine, slot, "ab");
+    tr_sengine_end(&rig.engine, slot, TR_COMPLETED, TR_FINISH_EOG, TR_OK);
+    cr_assert_eq(tr_rig_ask(&rig, "GET", path, NULL, &body), 200);
+    cr_expect(strstr(body, "\"text\":\"a\""), "the end-of-turn token is no text: %s", body);
+    cr_expect(strstr(body, "\"output_tokens\":2"), "%s", body);
+}
