@@ -5,6 +5,7 @@
   read()   to the end: status, body, and whether the end was `whole` or `cut`
   leave()  the client is gone, in the way of this carrier
   stalls:  made with slow=True, it takes as little as the wire lets it until read() is called"""
+import frames
 from lib import *
 from websocket import CUT, RESET, WebSocket
 import dialects
@@ -71,6 +72,47 @@ class Http1(Call):
         self.conn.close()
 
     drop = leave
+
+
+class Http2(Call):
+    """Each on a connection of its own, so that a frontend that dies takes no other's."""
+
+    def __init__(self, server, dialect, ask, rid, slow=False):
+        super().__init__(dialect, rid)
+        self.session = frames.Session(server.port, window=8192 if slow else 1 << 20, credit=not slow)
+        fields = [(":method", "POST"), (":scheme", "http"), (":authority", "localhost"),
+                  (":path", dialect.path), ("content-type", "application/json"), ("x-request-id", rid),
+                  *dialect.headers]
+        self.flow = self.session.request(fields, body=json.dumps(dialect.make(ask)).encode())
+
+    def begin(self):
+        if self.dialect.streamed:
+            mark = content_mark(self.dialect)
+            if not self.flow.wait(lambda: self.flow.data and mark in self.flow.data):
+                raise EOFError(f"no content: {self.flow.data[:200]!r}")
+            self.stream_id = self.flow.header("x-tokenring-stream")
+        return self
+
+    def read(self):
+        f = self.flow
+        if not f.credit:
+            f.credit = True
+            with contextlib.suppress(OSError):
+                f.open_window(1 << 20)
+        f.wait(f.over)
+        self.status = int(f.header(":status") or 0)
+        self.stream_id = f.header("x-tokenring-stream")
+        with self.session.news:
+            self.body, f.data = self.body + f.data, b""
+        self.end = "whole" if f.ended and f.reset is None else "cut"
+        return self
+
+    def leave(self):
+        self.flow.cancel()
+
+    def drop(self):
+        self.session.close()
+        check(not self.session.broken, f"{self.rid}: rules of HTTP/2", self.session.broken)
 
 
 class Socket(Call):
@@ -171,4 +213,4 @@ class Grpc(Call):
         self.session.close()
 
 
-CARRIERS = {"http/1.1": Http1, "websocket": Socket, "grpc": Grpc}
+CARRIERS = {"http/1.1": Http1, "http/2": Http2, "websocket": Socket, "grpc": Grpc}

@@ -95,7 +95,7 @@ def read_native(body, said):
 
 
 def read_ndjson(body, said):
-    take_native([strict_json(x) for x in body.decode("utf-8").splitlines()], said)
+    take_native([strict_json(x) for x in body.decode("utf-8").split("\n")[:-1]], said)
 
 
 def read_responses(body, said):
