@@ -24,7 +24,7 @@ void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bound
         .logprobs = TR_EVENT_ENTRIES * tr_lp_estimate(true, TR_MAX_TOP),
         .kept = TR_VIEW_KEPT_BYTES,
         .ws = sizeof(struct tr_ws) + WSLAY_BYTES,
-        .ws_stream = sizeof(struct tr_ws_stream),
+        .ws_stream = sizeof(struct tr_ws_stream) + sizeof(struct tr_ws_delivery),
         .ws_replies = TR_WS_REPLIES,
         .kernel = tr_conn_kernel_bytes(&l),
         .h2_conn = tr_h2_conn_bytes(),

@@ -29,12 +29,12 @@ static void put_frame(struct tr_ws_session *s, enum tr_ws_op op, const char *hea
     s->out_ns = tr_now_ns();
 }
 
-bool tr_ws_session_send(struct tr_ws_session *s, const char *head, size_t head_len,
-                        const char *text, size_t len)
+bool tr_ws_session_send(struct tr_ws_session *s, enum tr_ws_op op, const char *head,
+                        size_t head_len, const char *data, size_t len)
 {
     if (s->state != TR_WS_IS_OPEN)
         return false;
-    put_frame(s, TR_WS_TEXT, head, head_len, text, len);
+    put_frame(s, op, head, head_len, data, len);
     return true;
 }
 
@@ -313,7 +313,7 @@ int tr_ws_session_open(struct tr_ws_session *s, struct tr_exchange *x,
     struct tr_conn *c = tr_conn_of(x);
     char accept[TR_WS_ACCEPT_BYTES];
     const char *why = "A WebSocket is opened on HTTP/1.1.";
-    enum tr_err e = TR_ERR_UPGRADE;
+    enum tr_err e = TR_ERR_BAD_REQUEST; /* and no field of HTTP/1.1 with it */
 
     if (c)
         e = tr_ws_accept(rq->http, tr_httpd_limits(tr_conn_httpd(c))->cors, accept, &why);

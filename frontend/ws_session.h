@@ -70,9 +70,9 @@ int tr_ws_session_open(struct tr_ws_session *s, struct tr_exchange *x,
                        const struct tr_http_request *rq, const struct tr_ws_config *cfg,
                        const struct tr_ws_session_ops *ops, void *owner);
 
-/* A text of two parts.  False, and nothing is sent, if it is not open. */
-bool tr_ws_session_send(struct tr_ws_session *s, const char *head, size_t head_len,
-                        const char *text, size_t len);
+/* A message of two parts.  False, and nothing is sent, if it is not open. */
+bool tr_ws_session_send(struct tr_ws_session *s, enum tr_ws_op op, const char *head,
+                        size_t head_len, const char *data, size_t len);
 /* The same for what is owed for a message of the client (I2). */
 void tr_ws_session_reply(struct tr_ws_session *s, const char *text, size_t len);
 

@@ -92,6 +92,7 @@ static void free_over(struct tr_ws *w)
     while ((st = TAILQ_FIRST(&w->over))) {
         TAILQ_REMOVE(&w->over, st, link);
         free(st->body);
+        free(st->delivery);
         free(st);
     }
 }
@@ -152,7 +153,8 @@ static void on_stream_write(struct tr_exchange *x, const char *data, size_t len)
     struct tr_conn *c = st->w->session.c;
     uint64_t before = tr_conn_accepted(c);
 
-    if (len < 2 || !tr_ws_session_send(&st->w->session, st->head, st->head_len, data + 1, len - 1))
+    if (len < 2 ||
+        !tr_ws_session_send(&st->w->session, TR_WS_TEXT, st->head, st->head_len, data + 1, len - 1))
         return;
     tr_marks_add(&st->marks, tr_conn_accepted(c) - before, tr_conn_accepted(c));
     tr_ws_turn_wrote(&st->w->turn, &st->member);
@@ -241,16 +243,9 @@ static char *on_take_body(struct tr_exchange *x)
     return body;
 }
 
-/* A delivery in the connection's count, of one in the exchange's; it outlives both. */
-struct ws_delivery {
-    struct tr_delivered d;
-    struct tr_delivered *of;
-    struct tr_marks marks;
-};
-
 static void delivered(struct tr_delivered *d, uint64_t acked)
 {
-    struct ws_delivery *wd = (struct ws_delivery *)d;
+    struct tr_ws_delivery *wd = (struct tr_ws_delivery *)d;
 
     wd->of->done(wd->of, tr_marks_acked(&wd->marks, acked));
     free(wd);
@@ -259,19 +254,14 @@ static void delivered(struct tr_delivered *d, uint64_t acked)
 static void on_deliver(struct tr_exchange *x, struct tr_delivered *d)
 {
     struct tr_ws_stream *st = of(x);
-    struct tr_conn *c = st->w->session.c;
-    struct ws_delivery *wd = calloc(1, sizeof(*wd));
+    struct tr_ws_delivery *wd = st->delivery;
 
-    if (!wd) { /* in the connection's count it comes no earlier */
-        d->upto = tr_conn_accepted(c);
-        tr_conn_deliver(c, d);
-        return;
-    }
-    wd->d.upto = tr_conn_accepted(c);
+    st->delivery = NULL; /* it has one answer, so one delivery */
+    wd->d.upto = tr_conn_accepted(st->w->session.c);
     wd->d.done = delivered;
     wd->of = d;
     wd->marks = st->marks;
-    tr_conn_deliver(c, &wd->d);
+    tr_conn_deliver(st->w->session.c, &wd->d);
 }
 
 static const struct tr_exchange_ops ops = {.header = on_header,
@@ -327,12 +317,18 @@ static int make_head(struct tr_ws_stream *st)
 static struct tr_ws_stream *new_stream(struct tr_ws *w, const char *label)
 {
     struct tr_ws_stream *st = calloc(1, sizeof(*st));
+    struct tr_ws_delivery *wd = calloc(1, sizeof(*wd));
 
-    if (!st)
+    if (!st || !wd) {
+        free(st);
+        free(wd);
         return NULL;
+    }
+    st->delivery = wd;
     snprintf(st->label, sizeof(st->label), "%s", label);
     snprintf(st->request_id, sizeof(st->request_id), "%s.%u", w->request_id, ++w->begun);
     if (label[0] && make_head(st)) {
+        free(wd);
         free(st);
         return NULL;
     }

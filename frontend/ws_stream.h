@@ -35,6 +35,13 @@ enum {
 
 struct tr_fe;
 
+/* A delivery in the connection's count, of one in the exchange's, which it outlives. */
+struct tr_ws_delivery {
+    struct tr_delivered d;
+    struct tr_delivered *of;
+    struct tr_marks marks;
+};
+
 TAILQ_HEAD(tr_ws_streams, tr_ws_stream);
 
 struct tr_ws {
@@ -55,6 +62,7 @@ struct tr_ws_stream {
     TAILQ_ENTRY(tr_ws_stream) link;
     struct tr_ws_member member;
     struct tr_marks marks;
+    struct tr_ws_delivery *delivery; /* until it is needed */
     struct tr_http_request rq;
     char *body;
     char request_id[TR_WS_REQUEST_ID_BYTES + 1];

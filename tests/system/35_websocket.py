@@ -343,11 +343,14 @@ def nobody_reads():
         order = []
         while (m := a.next()):
             if m["type"] == "output_text.delta":
-                order.append(m["stream"])
+                order += [m["stream"]] * (m["tokens"] >= 8)  # text that had to wait
             if all(a.events.get(f"s{k}", [{}])[-1].get("type") == "response.incomplete" for k in range(4)):
                 break
         for k in range(4):
             equal(seen(a, f"s{k}"), want[k], f"s{k}: whole")
+        first_end = min(len(order) - 1 - order[::-1].index(x) for x in set(order))
+        turns = [[order[:n].count(f"s{k}") for k in range(4)] for n in range(first_end)]
+        check(len(set(order)) == 4 and all(max(t) - min(t) <= 2 for t in turns), "what waited came in turn", order)
         check(s.idle(), "idle")
 
 
