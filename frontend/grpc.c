@@ -218,6 +218,7 @@ struct tr_grpc *tr_grpc_new(struct tr_fe *fe, struct tr_httpd *d)
         return NULL;
     g->fe = fe;
     TAILQ_INIT(&g->calls);
+    TAILQ_INIT(&g->receiving);
     TAILQ_INIT(&g->dead);
     g->reap = event_new(fe->base, -1, 0, on_reap, g);
     if (!g->reap) {
@@ -242,8 +243,12 @@ void tr_grpc_tick(struct tr_grpc *g)
     struct tr_grpc_call *c;
     bool leave = g->fe->drain >= TR_DRAIN_CLOSED || g->fe->retires;
 
+    tr_grpc_calls_look(g);
     g->leaving = leave;
     enum tr_health h = health_of(g);
+    if (!leave && h == g->health)
+        return;
+    g->health = h;
     TAILQ_FOREACH(c, &g->calls, link)
     {
         if (c->ended)

@@ -3,12 +3,26 @@
 #include "frontend/grpc_priv.h"
 
 #include "base/clock.h"
+#include "frontend/carrier.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MESSAGES = 32 /* times --max-body: all that are being received */ };
+
+/* ---- messages that do not come ---- */
+
+static void expect(struct tr_grpc_call *c, bool on)
+{
+    if (on == (c->message_ns != 0))
+        return;
+    c->message_ns = on ? tr_now_ns() : 0;
+    if (on)
+        TAILQ_INSERT_TAIL(&c->g->receiving, c, receiving_link);
+    else
+        TAILQ_REMOVE(&c->g->receiving, c, receiving_link);
+}
 
 /* ---- answering ---- */
 
@@ -38,6 +52,7 @@ void tr_grpc_call_end(struct tr_grpc_call *c, enum tr_grpc_code code, const char
     if (c->ended)
         return;
     c->ended = true;
+    expect(c, false);
     evtimer_del(&c->timer);
     if (!c->head_sent)
         f[n++] = content_type;
@@ -138,6 +153,8 @@ static void begin(struct tr_grpc_call *c)
     }
     if (v.p)
         arm(c, timeout_ns);
+    c->piece_ns = tr_now_ns();
+    expect(c, !c->method->in_stream);
 }
 
 /* ---- the service of HTTP/2 ---- */
@@ -185,6 +202,22 @@ static void fail(struct tr_grpc_call *c, enum tr_grpc_code code, const char *why
     count(c);
 }
 
+void tr_grpc_calls_look(struct tr_grpc *g)
+{
+    struct tr_grpc_call *c, *next;
+    uint64_t now = tr_now_ns();
+
+    for (c = TAILQ_FIRST(&g->receiving); c; c = next) {
+        next = TAILQ_NEXT(c, receiving_link);
+        uint64_t until =
+            tr_carrier_body_deadline(g->fe->limits, c->message_ns, c->piece_ns, c->in.got);
+        if (!until || now < until)
+            continue;
+        expect(c, false);
+        fail(c, TR_GRPC_ABORTED, "The message did not come in time.");
+    }
+}
+
 static void take_message(struct tr_grpc_call *c)
 {
     uint32_t len;
@@ -205,6 +238,7 @@ static void on_data(void *state, const char *data, size_t len)
     struct tr_grpc_call *c = state;
 
     tr_h2_consume(c->s, len);
+    c->piece_ns = tr_now_ns();
     for (size_t at = 0, used; at < len && !c->ended; at += used) {
         enum tr_grpc_got got = tr_grpc_read(&c->in, data + at, len - at, &used);
         count(c);
@@ -215,6 +249,7 @@ static void on_data(void *state, const char *data, size_t len)
         else if (c->g->in_bytes > MESSAGES * c->g->fe->cfg->max_body)
             fail(c, TR_GRPC_RESOURCE_EXHAUSTED, "Too many messages are on their way.");
     }
+    expect(c, !c->ended && !tr_grpc_between(&c->in));
 }
 
 static void on_end(void *state)
@@ -222,6 +257,7 @@ static void on_end(void *state)
     struct tr_grpc_call *c = state;
 
     c->input_ended = true;
+    expect(c, false);
     if (c->ended)
         return;
     if (!tr_grpc_between(&c->in))
@@ -264,6 +300,7 @@ static void on_gone(void *state, enum tr_gone why)
     struct tr_grpc_call *c = state;
 
     tr_grpc_drop_requests(c, why);
+    expect(c, false);
     evtimer_del(&c->timer);
     tr_grpc_reader_fini(&c->in);
     count(c);

@@ -47,9 +47,12 @@ struct tr_grpc_call {
     struct tr_grpc_requests requests; /* under way */
     unsigned n_requests;
     struct tr_grpc_reader in;
-    size_t counted;       /* its share of g->in_bytes */
-    struct event timer;   /* of the deadline */
-    uint64_t deadline_ns; /* 0: none */
+    size_t counted;      /* its share of g->in_bytes */
+    uint64_t message_ns; /* a message is expected since; 0: it may take its time */
+    uint64_t piece_ns;   /* its last bytes came */
+    TAILQ_ENTRY(tr_grpc_call) receiving_link; /* message_ns is set */
+    struct event timer;                       /* of the deadline */
+    uint64_t deadline_ns;                     /* 0: none */
     bool head_sent;
     bool got_message;
     bool input_ended; /* the client sends no more */
@@ -61,11 +64,12 @@ TAILQ_HEAD(tr_grpc_calls, tr_grpc_call);
 
 struct tr_grpc {
     struct tr_fe *fe;
-    struct tr_grpc_calls calls;
+    struct tr_grpc_calls calls, receiving;
     struct tr_grpc_requests dead; /* to be freed when nobody is on the stack */
     struct event *reap;
-    size_t in_bytes; /* of messages that are being received */
-    bool leaving;    /* no new work */
+    size_t in_bytes;       /* of messages that are being received */
+    bool leaving;          /* no new work */
+    enum tr_health health; /* what those who watch know */
 };
 
 /* grpc_call.c: the service of h2.h; what is answered in a call.  `data`: whole messages with their
@@ -73,6 +77,8 @@ struct tr_grpc {
 extern const struct tr_h2_service tr_grpc_service;
 void tr_grpc_call_write(struct tr_grpc_call *c, const char *data, size_t len);
 void tr_grpc_call_end(struct tr_grpc_call *c, enum tr_grpc_code code, const char *message);
+/* Ends those whose message does not come as fast as the body of a request has to. */
+void tr_grpc_calls_look(struct tr_grpc *g);
 /* Ends it if nothing is under way and nothing more will come. */
 void tr_grpc_call_look(struct tr_grpc_call *c);
 

@@ -407,6 +407,34 @@ def more_requests_than_a_call_may_have():
 
 
 @test
+def messages_that_do_not_come():
+    """A message must come as fast as a body; a call that waits between messages may wait."""
+    with Server(TINY, grpc_port=0, body_timeout_s=0.5) as server, session(server) as s:
+        waits = Call(s, STREAM)
+        half, none, later = Call(s, STREAM), Call(s, INFER_ONE), Call(s, INFER_ONE)
+        half.flow.send(prefixed(infer_request())[:20])
+        message = prefixed(infer_request(sampling=forced(5, n=3)))
+        for part in (message[:9], message[9:]):
+            later.flow.send(part)
+        equal((half.end()[0], none.end()[0]), (ABORTED, ABORTED), "half a message, and none")
+        later.done()
+        equal(later.end()[0], OK, "a client that is slow to say that this was all")
+        waits.write(infer_request(sampling=forced(5, n=3), id="w"))
+        equal(waits.until_last().error, "", "a call that waited")
+        waits.cancel()
+
+
+@test
+def cancelled_while_it_is_tokenised():
+    free = S.kv_free()
+    with session() as s:
+        for _ in range(20):
+            Call(s, STREAM).write(infer_request(text="some words " * 8000, sampling=dict(max_tokens=3))).cancel()
+        equal(unary(s, INFER + "ServerLive")[1], OK, "the connection lives")
+    quiet_again(S, free, "cancelled while tokenised")
+
+
+@test
 def a_client_that_takes_nothing():
     """Its call is reset after --write-deadline-s, its requests are slow_client; nobody else notices."""
     with Server(TINY, grpc_port=0, write_deadline_s=1) as server, session(server, window=3000) as s:
