@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "frontend/params.h"
+#include "frontend/plain.h"
 #include "frontend/task.h"
 
 #include <errno.h>
@@ -161,8 +162,10 @@ void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct
     if (!t)
         return;
     struct tr_ask *a = t->ask;
-    t->dialect = dialect;
-    t->frame = frame;
+    a->plain = frame != TR_JSON && frame != TR_PROTO && tr_plain_wanted(rq) &&
+               tr_plain_dialect(dialect->api);
+    t->dialect = a->plain ? tr_plain_dialect(dialect->api) : dialect;
+    t->frame = a->plain ? TR_TEXT : frame;
     t->make = tr_api_make;
     t->answer = start;
     snprintf(a->request_id, sizeof(a->request_id), "%s", rq->request_id);

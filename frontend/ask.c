@@ -205,6 +205,8 @@ static int make_prompts(struct tr_ask *a, uint32_t n, struct tr_fault *f)
     if ((uint64_t)n * a->n > max)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, a->n > 1 ? "n" : "prompt",
                             "n times the number of prompts is at most %u.", max);
+    if (a->plain && n > 1)
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt", "Plain text has room for one answer.");
     if ((a->params.flags & TR_REQ_RESUMABLE) && n * a->n > 1) {
         if (a->hold_asked)
             return tr_fault_set(f, TR_ERR_BAD_PARAM, a->n > 1 ? "n" : "prompt",

@@ -37,6 +37,7 @@ struct tr_ask {
     uint64_t arrival_ns;
     uint64_t created;    /* wall clock of the arrival, seconds */
     bool resume_header;  /* X-Tokenring-Resume: 1 */
+    bool plain;          /* the answer is plain text (plain.h) */
     bool counting;       /* only the number of its tokens is wanted, however many */
     uint64_t timeout_ns; /* the shortest of field, header and --timeout-s; 0 none */
 

@@ -4,6 +4,7 @@
  * Here are the fields that are obeyed.  Those that are refused are in params_refuse.c, the readers
  * of one value in params_value.c. */
 #include "frontend/params_priv.h"
+#include "frontend/plain.h"
 
 #include <errno.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static int read_stream(struct tr_param_reader *r, enum tr_api api)
 
     if (tr_param_bool(r, F_stream, &a->stream))
         return -EINVAL;
-    if (api == TR_API_NATIVE)
+    if (api == TR_API_NATIVE || a->plain)
         a->stream = true;
     if (!o)
         return 0;
@@ -371,5 +372,5 @@ int tr_params_read(struct tr_ask *a, enum tr_api api, struct tr_fault *f)
         read_stop(&r) || read_stop_ids(&r) || read_bias(&r) ||
         (a->chat ? read_logprobs_chat(&r) : read_logprobs_completions(&r)) || read_rest(&r))
         return -EINVAL;
-    return 0;
+    return a->plain ? tr_plain_check(a, f) : 0;
 }

@@ -6,7 +6,9 @@
 
 const char *tr_frame_content_type(enum tr_frame f)
 {
-    return f == TR_NDJSON ? "application/x-ndjson" : "text/event-stream; charset=utf-8";
+    return f == TR_TEXT     ? "text/plain; charset=utf-8"
+           : f == TR_NDJSON ? "application/x-ndjson"
+                            : "text/event-stream; charset=utf-8";
 }
 
 static void put(struct tr_emit *e, const char *s)
@@ -55,7 +57,7 @@ void tr_frame_done(struct tr_emit *e, enum tr_frame f)
 
 void tr_frame_keepalive(struct tr_emit *e, enum tr_frame f)
 {
-    if (f == TR_PROTO)
+    if (f == TR_PROTO || f == TR_TEXT)
         return;
     if (f == TR_JSON)
         put(e, "{\"type\":\"keepalive\"}");

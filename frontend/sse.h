@@ -13,6 +13,7 @@
  *   TR_NDJSON      J                            /v1/streams with Accept: application/x-ndjson
  *   TR_JSON        J without a line end         a carrier that has messages of its own
  *   TR_PROTO       nothing is done here: the dialect frames its messages itself (gRPC)
+ *   TR_TEXT        no events: the words          Accept: text/plain (plain.h)
  *
  * Format: the HTML standard, server-sent events.  Keep-alives: DESIGN section 7.  A comment with
  * its blank line after an `id:` crashes several client libraries (they dispatch an event that has
@@ -22,7 +23,7 @@
 
 #include "frontend/emit.h"
 
-enum tr_frame { TR_SSE_BARE, TR_SSE_TYPED, TR_SSE_NATIVE, TR_NDJSON, TR_JSON, TR_PROTO };
+enum tr_frame { TR_SSE_BARE, TR_SSE_TYPED, TR_SSE_NATIVE, TR_NDJSON, TR_JSON, TR_PROTO, TR_TEXT };
 
 /* The value of Content-Type for a stream in this shape. */
 const char *tr_frame_content_type(enum tr_frame f);
@@ -36,8 +37,8 @@ int tr_frame_event(struct tr_emit *e, enum tr_frame f, const char *id, const cha
 /* Appends "data: [DONE]" as bare and typed streams end; nothing for the other shapes. */
 void tr_frame_done(struct tr_emit *e, enum tr_frame f);
 
-/* Appends the keep-alive of this shape; also the probe that is written when the client has half
- * closed. */
+/* Appends the keep-alive of this shape (TR_TEXT and TR_PROTO have none); also the probe that is
+ * written when the client has half closed. */
 void tr_frame_keepalive(struct tr_emit *e, enum tr_frame f);
 
 /* Appends Anthropic's keep-alive, `event: ping`. */

@@ -102,7 +102,7 @@ static void on_writable(void *owner)
 
 void tr_stream_probe(struct tr_stream *s)
 {
-    if (s->x && tr_exchange_probe(s->x)) {
+    if ((s->x && tr_exchange_probe(s->x)) || s->frame == TR_TEXT) {
         s->last_byte_ns = tr_now_ns();
         return;
     }
@@ -120,7 +120,7 @@ static void on_half_closed(void *owner)
 
     /* A client that is gone answers the probe with a reset; one that has only closed its sending
      * side keeps its stream. */
-    if (s->ask->stream)
+    if (s->ask->stream && s->frame != TR_TEXT)
         tr_stream_probe(s);
     else
         tr_stream_cut(s, TR_ERR_CLIENT_GONE);
@@ -195,14 +195,15 @@ void tr_stream_bind(struct tr_stream *s)
     tr_exchange_bind(s->x, &owner_ops, s);
     s->bytes_before = tr_exchange_accepted(s->x);
     s->last_byte_ns = tr_now_ns();
-    s->head_due = s->ask->stream;
+    s->plain_due = s->frame == TR_TEXT;
+    s->head_due = s->ask->stream && !s->plain_due;
 }
 
 void tr_stream_head(struct tr_stream *s)
 {
-    if (!s->head_due)
+    if (!s->head_due && !s->plain_due)
         return;
-    s->head_due = false;
+    s->head_due = s->plain_due = false;
     if (s->resumed)
         tr_resume_begins(s);
     tr_exchange_stream_begin(s->x, tr_frame_content_type(s->frame));
@@ -217,7 +218,8 @@ void tr_stream_opened(struct tr_stream *s)
 static void begin(struct tr_stream *s)
 {
     tr_stream_bind(s);
-    tr_stream_head(s);
+    if (!s->plain_due)
+        tr_stream_head(s);
     if (s->ask->stream) {
         s->dialect->event(s, &(struct tr_event){.type = TR_EV_STARTED, .members = 1});
         TR_FAULT_FOR(FRONTEND_HEADERS, s->ask->params.seed);

@@ -122,18 +122,21 @@ struct tr_stream {
     uint64_t number;    /* the next event's, in the sequence of its dialect */
     uint64_t resume_at; /* the first that the reader does not have: those before are not written */
 
-    uint64_t deadline_ns, max_ns;         /* 0 none */
-    uint64_t gate_ns;                     /* since when all has ended; 0 not yet */
-    uint64_t last_byte_ns;                /* something was handed to the connection */
-    uint64_t bytes_before;                /* the connection's count when this answer began */
+    uint64_t deadline_ns, max_ns; /* 0 none */
+    uint64_t gate_ns;             /* since when all has ended; 0 not yet */
+    uint64_t last_byte_ns;        /* something was handed to the connection */
+    uint64_t plain_acked,
+        plain_moved_ns;    /* plain text that waits for its cut: what has arrived, when */
+    uint64_t bytes_before; /* the connection's count when this answer began */
     uint64_t drain_since_ns, drain_bytes; /* --min-drain-bps */
     uint64_t starved_ns;                  /* its text waits for credit since; 0: not so */
     uint32_t queue_seen, prefill_seen;    /* last QUEUED and PREFILL */
     bool cancelled;                       /* CANCEL has been posted */
     enum tr_err failure; /* found by this process; what the rings say comes second */
-    bool head_due; /* a reader has come, and the head of his answer waits for his first event */
-    bool resumed;  /* he is not its first */
-    bool told;     /* a reader was given its terminal event */
+    bool head_due;  /* a reader has come, and the head of his answer waits for his first event */
+    bool resumed;   /* he is not its first */
+    bool plain_due; /* plain text: the head waits for the first byte */
+    bool told;      /* a reader was given its terminal event */
     uint64_t bytes_told; /* accepted by the connections of former readers */
     struct tr_hold hold;
     struct tr_receipt receipt;

@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "frontend/hold.h"
+#include "frontend/plain.h"
 #include "frontend/resume.h"
 #include "shm/bill.h"
 #include "shm/close.h"
@@ -267,6 +268,21 @@ static void hand_over(struct tr_stream *s)
     tr_receipt_deliver_later(&s->receipt, s->fe, x);
 }
 
+/* Plain text whose end is no completed one. */
+static void end_plain(struct tr_stream *s, enum tr_err e)
+{
+    struct tr_exchange *x = s->x;
+
+    if (s->plain_due && e) {
+        tr_exchange_error(x, e, NULL, NULL);
+        tr_receipt_deliver_later(&s->receipt, s->fe, x);
+        return;
+    }
+    tr_stream_head(s);
+    tr_receipt_deliver_now(&s->receipt, s->fe, tr_exchange_acked(x));
+    tr_exchange_stream_abort(x, false);
+}
+
 static void end_whole(struct tr_stream *s, enum tr_err e)
 {
     struct tr_emit *json = &s->fe->json;
@@ -319,7 +335,12 @@ static void end(struct tr_stream *s)
             tr_resume_nothing(s);
             return;
         }
-        hand_over(s);
+        if (tr_plain_cuts(s, e)) {
+            end_plain(s, e);
+        } else {
+            tr_stream_head(s);
+            hand_over(s);
+        }
     } else {
         end_whole(s, e);
     }
@@ -351,6 +372,8 @@ bool tr_stream_try_end(struct tr_stream *s)
         return false;
     if (c == TR_CLOSING_LOST)
         tr_stream_cut(s, TR_ERR_ENGINE_LOST);
+    else if (tr_plain_cuts(s, tr_stream_outcome(s)) && !tr_plain_is_out(s))
+        return false;
     else
         end(s);
     return true;

@@ -49,6 +49,10 @@ Test(sse, done_and_keepalives_fit_their_shape)
     expect(&e, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
     cr_expect_str_eq(tr_frame_content_type(TR_SSE_BARE), "text/event-stream; charset=utf-8");
     cr_expect_str_eq(tr_frame_content_type(TR_NDJSON), "application/x-ndjson");
+    tr_frame_done(&e, TR_TEXT);
+    tr_frame_keepalive(&e, TR_TEXT);
+    cr_expect_eq(e.len, 0, "nothing but the words");
+    cr_expect_str_eq(tr_frame_content_type(TR_TEXT), "text/plain; charset=utf-8");
     tr_emit_fini(&e);
 }
 
