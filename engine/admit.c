@@ -130,6 +130,7 @@ static void fill_seq(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t
                          .priority = r->params.priority,
                          .prompt_len = r->prompt_len,
                          .max_tokens = r->params.max_tokens,
+                         .queue_pos = TR_QUEUE_UNTOLD,
                          .flags = r->params.flags,
                          .lead = lead,
                          .group_next = TR_NO_SLOT};

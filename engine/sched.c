@@ -289,7 +289,13 @@ static void forget_gone(struct tr_sched *sc)
  * behind from time to time.  Each start moves all who wait, and thousands of readers would be woken. */
 static bool learns_place(const struct tr_seq *q, uint32_t pos, bool all)
 {
-    return q->queue_pos != pos && (all || pos < QUEUE_FRONT || q->queue_pos == 0);
+    return q->queue_pos != pos && (all || pos < QUEUE_FRONT || q->queue_pos == TR_QUEUE_UNTOLD);
+}
+
+static void set_place(struct tr_sched *sc, struct tr_seq *q, uint32_t pos)
+{
+    q->queue_pos = pos;
+    atomic_store_explicit(&tr_sched_ring(sc, q)->queue_pos, pos, memory_order_relaxed);
 }
 
 static void tell_queue(struct tr_sched *sc)
@@ -301,11 +307,13 @@ static void tell_queue(struct tr_sched *sc)
     for (uint32_t i = 0; i < sc->n_active; i++) {
         struct tr_seq *q = &sc->seq[sc->active[i]];
         n[q->state]++;
-        if (q->state != TR_WAITING)
+        if (q->state != TR_WAITING) {
+            if (q->queue_pos != TR_QUEUE_UNTOLD) /* it may have to wait again */
+                set_place(sc, q, TR_QUEUE_UNTOLD);
             continue;
+        }
         if (learns_place(q, pos, all)) {
-            q->queue_pos = pos;
-            atomic_store_explicit(&tr_sched_ring(sc, q)->queue_pos, pos, memory_order_relaxed);
+            set_place(sc, q, pos);
             tr_sched_tell(sc, q);
         }
         pos++;

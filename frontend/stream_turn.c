@@ -17,7 +17,7 @@ static void lifecycle(struct tr_stream *s)
         return;
     if (ch->state == TR_WAITING) {
         uint32_t pos = atomic_load_explicit(&r->queue_pos, memory_order_relaxed);
-        if (pos == s->queue_seen)
+        if (pos == s->queue_seen || pos == TR_QUEUE_UNTOLD)
             return;
         s->queue_seen = pos;
         s->dialect->event(s, &(struct tr_event){.type = TR_EV_QUEUED, .position = pos});

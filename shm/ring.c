@@ -106,7 +106,7 @@ void tr_ring_end(struct tr_shm *s, uint32_t slot, enum tr_state terminal)
 static void clear_fields(struct tr_ring *r)
 {
     atomic_store_explicit(&r->state, TR_FREE, memory_order_relaxed);
-    atomic_store_explicit(&r->queue_pos, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->queue_pos, TR_QUEUE_UNTOLD, memory_order_relaxed);
     atomic_store_explicit(&r->prefill_done, 0, memory_order_relaxed);
     atomic_store_explicit(&r->wants_cursor, 0, memory_order_relaxed);
     atomic_store_explicit(&r->published, 0, memory_order_relaxed);

@@ -52,6 +52,9 @@ enum tr_finish {
     TR_FINISH_LENGTH /* max_tokens or the context */
 };
 
+/* Of queue_pos: its place has not been told since it began to wait. */
+#define TR_QUEUE_UNTOLD UINT32_MAX
+
 struct tr_ring {
     /*                                          engine writes   who reads       what */
     TR_LINE _Atomic uint32_t gen;  /* release         acquire         generation, 1, 2, ...  */
