@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NUMBER_BYTES = 11 /* a dot and a number */ };
+
 /* ---- messages ---- */
 
 static void put_head(struct tr_emit *e, const char *label)
@@ -326,7 +328,8 @@ static struct tr_ws_stream *new_stream(struct tr_ws *w, const char *label)
     }
     st->delivery = wd;
     snprintf(st->label, sizeof(st->label), "%s", label);
-    snprintf(st->request_id, sizeof(st->request_id), "%s.%u", w->request_id, ++w->begun);
+    snprintf(st->request_id, sizeof(st->request_id), "%.*s.%u", TR_CARRIER_ID_BYTES - NUMBER_BYTES,
+             w->request_id, ++w->begun);
     if (label[0] && make_head(st)) {
         free(wd);
         free(st);

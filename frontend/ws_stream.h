@@ -28,10 +28,7 @@
 #include "frontend/ws_session.h"
 #include "frontend/ws_turn.h"
 
-enum {
-    TR_WS_STREAMS = 64, /* of one connection at a time */
-    TR_WS_REQUEST_ID_BYTES = TR_CARRIER_ID_BYTES + 12
-};
+enum { TR_WS_STREAMS = 64 /* of one connection at a time */ };
 
 struct tr_fe;
 
@@ -65,8 +62,9 @@ struct tr_ws_stream {
     struct tr_ws_delivery *delivery; /* until it is needed */
     struct tr_http_request rq;
     char *body;
-    char request_id[TR_WS_REQUEST_ID_BYTES + 1];
-    char label[TR_WS_LABEL_BYTES + 1]; /* "": a cancel, and `id` is whose */
+    char
+        request_id[TR_CARRIER_ID_BYTES + 1]; /* the connection's, cut if it is long, and a number */
+    char label[TR_WS_LABEL_BYTES + 1];       /* "": a cancel, and `id` is whose */
     char id[TR_STREAM_ID_BYTES];
     size_t head_len;
     char head[2 * TR_WS_LABEL_BYTES + 16]; /* {"stream":"<label>", */

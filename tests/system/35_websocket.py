@@ -111,8 +111,10 @@ def one_stream():
         ids.start("l", body(1, 5))
         rid = ids.event("l", "response.started")["request_id"]
         check(rid.startswith("conn-7") and s.row(rid), "the connection's request id is the beginning of its streams'", rid)
-        row = s.row(rid)
         ids.end("l")
+        long = WebSocket(s, headers=["X-Request-Id: " + "y" * 128])
+        rids = [long.event(long.start(x, body(1, 3)), "response.started")["request_id"] for x in "ab"]
+        check(rids[0] != rids[1] and all(len(r) <= 128 and s.row(r) for r in rids), "also of a long one", rids)
         check(until(lambda: s.row(rid)["delivered_tokens"] == 5), "what was delivered is in the ledger", s.row(rid))
 
 
