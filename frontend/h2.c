@@ -460,6 +460,8 @@ static void half_closed(void *state)
 {
     struct tr_h2 *h = state;
     h->fin = true;
+    /* Whether anybody is still there is asked by what no window holds back. */
+    nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, NULL);
     for (struct tr_h2_stream *s = TAILQ_FIRST(&h->open), *next; s; s = next) {
         next = TAILQ_NEXT(s, open_link);
         if (!s->whole) { /* it never will be */

@@ -227,6 +227,8 @@ static void *http_open(void *ctx, struct tr_h2_stream *s, const struct tr_http *
     r->rq = (struct tr_http_request){
         .http = head, .request_id = r->request_id, .arrived_ns = s->since_ns};
     s->body_ns = s->piece_ns = tr_now_ns();
+    if (s->h->overfull) /* it is told so, and no more is taken */
+        tr_h2_last_word(s->h);
     if (s->bad != TR_OK)
         tr_exchange_error(&r->x, s->bad, s->bad_why, NULL);
     else if (!tr_carrier_refuses(s->h->d, &r->x, &r->rq, s->h->overfull, &keep) &&

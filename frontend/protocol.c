@@ -101,6 +101,7 @@ static void finish(struct tr_conn *c)
     tr_conn_raw_gone(c, TR_GONE_SHUT);
     c->complete = true;
     c->state = TR_CONN_CLOSING;
+    c->may_read |= c->rdhup; /* a FIN that was read is seen again: nothing is waited for */
 }
 
 void tr_conn_raw_turn_end(struct tr_conn *c)

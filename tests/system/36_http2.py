@@ -223,25 +223,26 @@ def reset_cancels():
     with Server(TINY, max_seqs=2, sim_step_us=4000, sim_prefill_us=200) as s:
         h = Session(s.port)
         free = s.kv_free()
-        ask = force(A, max_tokens=4000, stream=True, prompt="x")
+        ask = force(A, max_tokens=8000, stream=True, prompt="x")
+
+        def cancelled(flow, rid):
+            flow.cancel()
+            row = s.row(rid)
+            check(row and (row["status"], row["reason"]) == ("cancelled", "client_disconnected") and
+                  row["disconnect_at"], f"{rid}: the row", row)
+
         two = [post(h, COMP, ask, ("x-request-id", f"run-{i}")) for i in range(2)]
         for f in two:
             check(f.wait(lambda f=f: f.received > 600), "it runs")
         queued = post(h, COMP, ask, ("x-request-id", "queued"))
         check(until(lambda: s.metric("requests_waiting") == 1), "one waits")
-        queued.cancel()
-        check(until(lambda: s.metric("requests_waiting") == 0), "then no longer")
-        two[0].cancel()
-        blocking = post(h, COMP, force(A, max_tokens=4000, prompt="x"), ("x-request-id", "whole"))
-        check(until(lambda: s.metric("requests_running") == 2), "a whole one runs")
-        blocking.cancel()
-        prefill = post(h, COMP, force(A, max_tokens=40, stream=True, prompt=[70] * 4000), ("x-request-id", "prefill"))
-        check(until(lambda: s.metric("requests_running") == 2), "one is in prefill")
-        prefill.cancel()
-        for rid in ("queued", "run-0", "whole", "prefill"):
-            row = s.row(rid)
-            check(row and (row["status"], row["reason"]) == ("cancelled", "client_disconnected") and
-                  row["disconnect_at"], f"{rid}: the row", row)
+        cancelled(queued, "queued")
+        cancelled(two[0], "run-0")
+        for rid, more in (("whole", {"prompt": "x"}), ("prefill", {"stream": True, "prompt": [70] * 4000})):
+            check(until(lambda: s.metric("requests_running") == 1), f"{rid}: there is room")
+            f = post(h, COMP, force(A, max_tokens=4000, **more), ("x-request-id", rid))
+            check(until(lambda: s.metric("requests_running") == 2), f"{rid}: it runs")
+            cancelled(f, rid)
         n = two[1].received
         check(two[1].wait(lambda: two[1].received > n + 2000), "the neighbour goes on")
         h.abort()

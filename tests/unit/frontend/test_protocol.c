@@ -363,6 +363,17 @@ Test(protocol, the_end_of_the_service_is_told)
     rig.d = NULL;
 }
 
+Test(protocol, one_that_closes_after_the_fin_waits_for_nothing)
+{
+    upgrade();
+    shutdown(rig.fd, SHUT_WR);
+    WAIT(rig.half_closes == 1);
+    tr_conn_raw_close(rig.c);
+    for (int i = 0; i < 20; i++)
+        pump();
+    cr_expect(rig.eof && tr_httpd_stats(rig.d)->open == 0);
+}
+
 static void delivered(struct tr_delivered *d, uint64_t acked)
 {
     rig.delivered++;
