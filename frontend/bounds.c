@@ -33,5 +33,6 @@ void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bound
         .grpc_call = tr_grpc_call_bytes(),
         .grpc_request = tr_grpc_request_bytes(),
         .grpc_requests = TR_GRPC_REQUESTS,
+        .tls = c->tls_cert ? TR_TLS_BYTES : 0,
     };
 }

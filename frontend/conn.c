@@ -161,6 +161,7 @@ void tr_conn_reap(struct tr_conn *c)
 {
     tr_outbuf_fini(&c->d->pool, &c->out);
     tr_http_fini(&c->http);
+    tr_tls_conn_free(c->tls);
     free(c->in);
     free(tr_conn_take_body(c));
     tr_carrier_extra_drop(&c->extra);
@@ -190,6 +191,8 @@ static void close_cut(struct tr_conn *c)
 static void begin_linger(struct tr_conn *c)
 {
     tr_conn_close_hard(c, false);
+    if (c->tls)
+        tr_tls_bye(c->tls);
     if (shutdown(c->fd, SHUT_WR) < 0) {
         tr_conn_kill(c, TR_GONE_RESET);
         return;
@@ -202,13 +205,20 @@ static void begin_linger(struct tr_conn *c)
 
 /* ---- writing --------------------------------------------------------------------------- */
 
+static ssize_t send_some(struct tr_conn *c)
+{
+    struct iovec v[2];
+    struct msghdr m = {.msg_iov = v, .msg_iovlen = (size_t)tr_outbuf_parts(&c->out, v)};
+    if (c->tls)
+        return tr_tls_send(c->tls, v[0].iov_base, v[0].iov_len);
+    return sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 void tr_conn_write_out(struct tr_conn *c)
 {
     size_t turn = 0;
     while (!c->broken && c->may_write && tr_outbuf_len(&c->out) && turn < WRITE_BYTES_PER_TURN) {
-        struct iovec v[2];
-        struct msghdr m = {.msg_iov = v, .msg_iovlen = (size_t)tr_outbuf_parts(&c->out, v)};
-        ssize_t sent = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent = send_some(c);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && errno == EAGAIN) {
@@ -350,6 +360,8 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
     struct tr_conn *c = arg;
     c->may_read |= (what & (EV_READ | EV_CLOSED)) != 0;
     c->may_write |= (what & EV_WRITE) != 0;
+    if (c->tls) /* either may wait for the other */
+        c->may_read = c->may_write = true;
     c->rdhup |= (what & EV_CLOSED) != 0;
     tr_conn_work(c);
 }
@@ -395,6 +407,11 @@ static struct tr_conn *new_conn(struct tr_httpd *d, int fd)
     c->overfull = d->stats.open >= d->lim->max_connections;
     STAILQ_INIT(&c->deliveries);
     tr_http_init(&c->http, d->lim->max_header);
+    if (d->tls && !(c->tls = tr_tls_conn_new(d->tls, fd))) {
+        free(c);
+        return NULL;
+    }
+    c->shaken = !c->tls;
     return c;
 }
 

@@ -108,6 +108,10 @@ void tr_httpd_retire(struct tr_httpd *d);
  * Timers that could not be armed for want of memory are tried again. */
 void tr_httpd_tick(struct tr_httpd *d);
 
+/* From now on connections speak TLS.  Borrowed; it must outlive them. */
+struct tr_tls;
+void tr_httpd_use_tls(struct tr_httpd *d, struct tr_tls *t);
+
 /* Takes over fd (non-blocking; closed on failure too).  0 or -ENOMEM. */
 int tr_conn_accept(struct tr_httpd *d, int fd);
 

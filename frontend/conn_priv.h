@@ -22,6 +22,7 @@
 #include "frontend/h2.h"
 #include "frontend/outbuf.h"
 #include "frontend/route.h"
+#include "frontend/tls.h"
 
 #include <event2/event_struct.h>
 
@@ -56,6 +57,8 @@ struct tr_conn {
     struct tr_exchange x; /* of the present request */
     struct tr_httpd *d;
     int fd;
+    struct tr_tls_conn *tls; /* NULL: plain */
+    bool shaken;             /* its handshake is over, or there is none */
     enum tr_conn_state state;
     struct event ev;    /* edge-triggered: read, write, close */
     struct event timer; /* armed at or before the next deadline */
@@ -116,7 +119,10 @@ struct tr_httpd {
     struct tr_httpd_stats stats;
     struct event *turn_ev, *again_ev, *deliver_ev;
     bool turn_due, again_due;
-    bool draining;      /* idle connections are closed */
+    struct tr_tls *tls; /* of all connections; NULL: plain */
+    unsigned
+        handshakes; /* steps of them in this turn: they are the dearest thing a client can ask */
+    bool draining;  /* idle connections are closed */
     uint64_t retire_ns; /* each answer is its connection's last, since; 0: not so */
     struct tr_conn_list all, dirty, again, dead;
     struct tr_conn *asked; /* the last one that the gauge of kernel bytes looked at, or NULL */

@@ -32,10 +32,16 @@ uint64_t tr_conn_blocked_ns(const struct tr_conn *c)
 uint64_t tr_conn_acked(struct tr_conn *c)
 {
     int queued = 0;
-    if (c->fd >= 0 && ioctl(c->fd, SIOCOUTQ, &queued) == 0 && queued >= 0 &&
-        (uint64_t)queued <= c->written && c->written - (uint64_t)queued > c->acked) {
-        c->d->stats.kernel_bytes -= c->written - (uint64_t)queued - c->acked;
-        c->acked = c->written - (uint64_t)queued;
+    uint64_t acked = 0;
+    if (c->fd < 0 || ioctl(c->fd, SIOCOUTQ, &queued) < 0 || queued < 0)
+        return c->acked;
+    if (c->tls)
+        acked = tr_tls_acked(c->tls, (size_t)queued);
+    else if ((uint64_t)queued <= c->written)
+        acked = c->written - (uint64_t)queued;
+    if (acked > c->acked) {
+        c->d->stats.kernel_bytes -= acked - c->acked;
+        c->acked = acked;
     }
     return c->acked;
 }

@@ -6,6 +6,7 @@
 #include "frontend/api.h"
 #include "frontend/grpc.h"
 #include "frontend/hold.h"
+#include "frontend/tls.h"
 #include "frontend/worker.h"
 #include "shm/bell.h"
 
@@ -324,6 +325,8 @@ static int open_http(struct tr_fe *fe)
         .cors = c->cors_origin,
     };
     fe->httpd = tr_httpd_new(fe->base, fe->limits, &ops);
+    if (fe->httpd)
+        tr_httpd_use_tls(fe->httpd, fe->tls);
     return fe->httpd ? 0 : -ENOMEM;
 }
 
@@ -335,6 +338,7 @@ static int open_grpc(struct tr_fe *fe)
     fe->grpcd = tr_httpd_new(fe->base, fe->limits, &(struct tr_httpd_ops){.ctx = fe});
     if (!fe->grpcd)
         return -ENOMEM;
+    tr_httpd_use_tls(fe->grpcd, fe->tls);
     fe->grpc = tr_grpc_new(fe, fe->grpcd);
     return fe->grpc ? 0 : -ENOMEM;
 }
@@ -362,6 +366,8 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     tr_emit_init(&fe->json);
     tr_emit_init(&fe->frame);
     if (open_model(fe, err))
+        goto fail;
+    if (c->tls_cert && !(fe->tls = tr_tls_open(c->tls_cert, c->tls_key, err)))
         goto fail;
     tr_area_init(s);
     fe->control_seen = UINT32_MAX; /* whatever it says is news */
@@ -405,6 +411,7 @@ void tr_fe_close(struct tr_fe *fe)
     tr_httpd_free(fe->httpd); /* owners get `gone`: streams are cancelled and freed */
     tr_httpd_free(fe->grpcd);
     tr_grpc_free(fe->grpc);
+    tr_tls_close(fe->tls);
     tr_holds_close(fe); /* those without one are another frontend's from here on */
     free_event(fe->bell_ev);
     free_event(fe->tick_ev);

@@ -37,6 +37,7 @@ struct tr_fe {
     struct tr_httpd *httpd;
     struct tr_httpd *grpcd;    /* of the port for gRPC; NULL: there is none */
     struct tr_grpc *grpc;      /* its services */
+    struct tr_tls *tls;        /* of its connections; NULL: plain */
     struct tr_balance balance; /* of connections, with the other frontends */
     struct tr_http_limits *limits;
     struct tr_workers *workers; /* NULL: everything inline (tests) */

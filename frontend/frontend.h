@@ -62,7 +62,9 @@ struct tr_frontend_config {
     uint64_t header_timeout_ns; /* first byte of a request to the end of its headers */
     uint64_t body_timeout_ns;   /* without a byte of the body */
     uint64_t keepalive_ns;      /* idle connection */
-    const char *cors_origin;    /* --cors: value of Access-Control-Allow-Origin; NULL: none */
+    const char *tls_cert;       /* --tls-cert, --tls-key: both or none (NULL) */
+    const char *tls_key;
+    const char *cors_origin; /* --cors: value of Access-Control-Allow-Origin; NULL: none */
 };
 
 /* What one stream can take in a frontend, in bytes; sums of constants and flags. */
@@ -83,6 +85,7 @@ struct tr_stream_bounds {
     size_t grpc_call;     /* one of gRPC, which is such a request */
     size_t grpc_request;  /* in it, besides the stream */
     size_t grpc_requests; /* of one call at a time */
+    size_t tls;           /* of a connection, besides; 0: plain */
 };
 void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bounds *b);
 

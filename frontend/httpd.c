@@ -53,6 +53,7 @@ static void on_turn_end(evutil_socket_t fd, short what, void *arg)
     }
     reap_dead(d);
     d->turn_due = false;
+    d->handshakes = 0;
     if (!TAILQ_EMPTY(&d->dirty) && !d->again_due) {
         d->again_due = true;
         event_add(d->again_ev, &(struct timeval){0, 0});
@@ -166,6 +167,11 @@ void tr_httpd_free(struct tr_httpd *d)
     tr_emit_fini(&d->text);
     tr_outpool_fini(&d->pool);
     free(d);
+}
+
+void tr_httpd_use_tls(struct tr_httpd *d, struct tr_tls *t)
+{
+    d->tls = t;
 }
 
 const struct tr_httpd_stats *tr_httpd_stats(const struct tr_httpd *d)

@@ -13,6 +13,7 @@
 
 enum {
     READS_PER_TURN = 16,       /* then the others get their turn */
+    SHAKES_PER_TURN = 4,       /* about a millisecond each with an RSA key */
     BODIES_PER_TURN = 16 << 10 /* bytes: what a handler makes of more takes others' time */
 };
 
@@ -231,7 +232,8 @@ static size_t read_size(const struct tr_conn *c)
 size_t tr_conn_read_some(struct tr_conn *c)
 {
     size_t want = read_size(c);
-    ssize_t n = recv(c->fd, c->d->scratch, want, MSG_DONTWAIT);
+    ssize_t n = c->tls ? tr_tls_recv(c->tls, c->d->scratch, want)
+                       : recv(c->fd, c->d->scratch, want, MSG_DONTWAIT);
     if (n > 0) {
         c->d->stats.bytes_in += (uint64_t)n;
         /* Also after a short read the socket is asked once more: a reset that came with these bytes
@@ -283,8 +285,35 @@ void tr_conn_drop(struct tr_conn *c)
     }
 }
 
+/* Before the first request: false: not yet, or it has become something else or was killed. */
+static bool shake(struct tr_conn *c)
+{
+    if (c->shaken)
+        return true;
+    if (!c->may_read)
+        return false;
+    if (c->d->handshakes >= SHAKES_PER_TURN) {
+        tr_conn_later(c);
+        return false;
+    }
+    c->d->handshakes++;
+    int done = tr_tls_shake(c->tls);
+    if (done < 0)
+        tr_conn_kill(c, TR_GONE_RESET);
+    if (done <= 0) {
+        c->may_read = false;
+        return false;
+    }
+    c->shaken = true;
+    if (tr_tls_is_h2(c->tls))
+        tr_h2_begin(c, true);
+    return c->state == TR_CONN_READING;
+}
+
 void tr_conn_read(struct tr_conn *c)
 {
+    if (!shake(c))
+        return;
     if (c->in_at < c->in_len)
         feed_kept(c);
     for (int i = 0; i < READS_PER_TURN; i++) {

@@ -289,6 +289,8 @@ static void configure_frontend(struct tr_heritage *h, const struct tr_shm_config
                                     .header_timeout_ns = o->header_timeout,
                                     .body_timeout_ns = o->body_timeout,
                                     .keepalive_ns = o->keepalive,
+                                    .tls_cert = *o->tls_cert ? o->tls_cert : NULL,
+                                    .tls_key = *o->tls_key ? o->tls_key : NULL,
                                     .cors_origin = *o->cors ? o->cors : NULL};
 }
 
@@ -346,6 +348,8 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
             TR_LOG_INFO,
             "a call of gRPC takes %.1f KiB besides, and %.1f KiB for each of at most %zu requests",
             (double)b.grpc_call / kib, (double)b.grpc_request / kib, b.grpc_requests);
+    if (b.tls)
+        tr_log(TR_LOG_INFO, "TLS takes %.1f KiB of a connection besides", (double)b.tls / kib);
     if (h->frontend.resume_window_ns)
         tr_log(TR_LOG_INFO,
                "up to %u resumable streams are kept for %.0f s without a reader, with %.1f KiB "
@@ -365,6 +369,14 @@ static void configure_ledger(struct tr_heritage *h)
                                           .parent_pid = h->supervisor};
 }
 
+/* Frontends read the files, each when it starts; one flag without the other is told at once. */
+static int check_tls(const struct tr_options *o, struct tr_errbuf *err)
+{
+    if (!*o->tls_cert == !*o->tls_key)
+        return 0;
+    return tr_errf(err, -EINVAL, "--tls-cert and --tls-key are given together or not at all");
+}
+
 int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
 {
     struct model_facts m = {0};
@@ -376,6 +388,8 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
     raise_descriptors(h->opt.max_connections);
     h->use_ledger = strcmp(h->opt.ledger, "off") != 0;
     int ret = h->use_ledger ? tr_sink_check_address(h->opt.ledger, err) : 0;
+    if (!ret)
+        ret = check_tls(&h->opt, err);
     if (!ret)
         ret = find_model(h, &m, err);
     if (!ret)

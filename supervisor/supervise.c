@@ -47,6 +47,7 @@ static void announce(struct tr_supervisor *v)
     const char *host = strcmp(h->opt.host, "0.0.0.0") == 0 || strcmp(h->opt.host, "::") == 0
                            ? "127.0.0.1"
                            : h->opt.host;
+    const char *scheme = *h->opt.tls_cert ? "https" : "http";
     const char *open = strchr(host, ':') ? "[" : "", *close = *open ? "]" : "";
     char grpc[300] = "";
     v->announced = true;
@@ -56,11 +57,11 @@ static void announce(struct tr_supervisor *v)
         tr_log(TR_LOG_WARN, "ready; standard output has no room for the line that says so");
         return;
     }
-    printf("tokenring ready on http://%s%s%s:%u (model %s, %u frontends%s)\n"
-           "  curl -N http://%s%s%s:%u/v1/%s -H 'Content-Type: application/json' -d "
+    printf("tokenring ready on %s://%s%s%s:%u (model %s, %u frontends%s)\n"
+           "  curl -N %s://%s%s%s:%u/v1/%s -H 'Content-Type: application/json' -d "
            "'{\"model\":\"%s\",\"stream\":true,%s}'\n",
-           open, host, close, h->port, h->served_name, v->n_front, grpc, open, host, close, h->port,
-           h->chats ? "chat/completions" : "completions", h->served_name,
+           scheme, open, host, close, h->port, h->served_name, v->n_front, grpc, scheme, open, host,
+           close, h->port, h->chats ? "chat/completions" : "completions", h->served_name,
            h->chats ? "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about the sea.\"}]"
                     : "\"prompt\":\"The sea is\"");
     fflush(stdout);

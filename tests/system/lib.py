@@ -326,7 +326,7 @@ class Server:
         self.pid = self.child.pid
         self.status = None
         self.ready = self._ready_line()
-        m = re.search(r"http://([^ ]+):(\d+)", self.ready)
+        m = re.search(r"https?://([^ ]+):(\d+)", self.ready)
         if not m:
             raise RuntimeError(f"no ready line but {self.ready!r}; stderr: {self.log()[-800:]}")
         self.port = int(m.group(2))
