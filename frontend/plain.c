@@ -39,9 +39,9 @@ static void plain_body(struct tr_stream *s, struct tr_emit *e)
 const struct tr_dialect *tr_plain_dialect(enum tr_api api)
 {
 #define PLAIN(a, prefix)                                                                           \
-    [a] = {                                                                                        \
-        .api = a,                                                                                  \
-        .id_prefix = prefix,                                                                       \
+    [(a)] = {                                                                                      \
+        .api = (a),                                                                                \
+        .id_prefix = (prefix),                                                                     \
         .frame = TR_TEXT,                                                                          \
         .event = plain_event,                                                                      \
         .body = plain_body                                                                         \
