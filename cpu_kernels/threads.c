@@ -32,7 +32,7 @@
 
 _Static_assert(TR_THREADS_MAX <= GATE_INSIDE, "all workers may be inside");
 
-/* An errand: nobody's, to be had, or somebody is about to run it. */
+/* An errand: none, to be had, or being read by who has taken it. */
 enum { ERRAND_NONE, ERRAND_OFFERED, ERRAND_TAKEN };
 
 /* How often the caller looks whether somebody has taken it: one who looks for work does at once. */
@@ -173,14 +173,16 @@ static bool wanted(uint32_t w, uint32_t done_op)
 static void run_errand(struct tr_threads *t)
 {
     uint32_t offered = ERRAND_OFFERED;
-    /* Acquire: what is to be done, and whatever the caller wrote before it offered. */
+    /* Acquire, pairs with the offer: what is to be done, and what the caller wrote before.  Relaxed
+     * if somebody else has it, since nothing is read then. */
     if (!atomic_compare_exchange_strong_explicit(&t->errand, &offered, ERRAND_TAKEN,
                                                  memory_order_acquire, memory_order_relaxed))
         return;
     void (*fn)(void *arg, uint64_t what) = t->errand_fn;
     void *arg = t->errand_arg;
     uint64_t what = t->errand_what;
-    /* Release: it has been read, the caller may write the next one. */
+    /* Release, pairs with the first look of tr_threads_errand: it has been read, the caller may
+     * write the next one. */
     atomic_store_explicit(&t->errand, ERRAND_NONE, memory_order_release);
     fn(arg, what);
 }
@@ -194,7 +196,7 @@ static uint32_t await_gate(struct tr_threads *t, uint32_t done_op)
         w = atomic_load_explicit(&t->gate, memory_order_relaxed);
         if (wanted(w, done_op))
             return w;
-        /* Relaxed: who takes it looks again. */
+        /* Relaxed: run_errand looks again, in the order that counts. */
         if (atomic_load_explicit(&t->errand, memory_order_relaxed) == ERRAND_OFFERED)
             run_errand(t);
         pause_cpu();
@@ -391,22 +393,23 @@ void tr_threads_ranges(struct tr_threads *t, uint32_t n, uint32_t grain,
 bool tr_threads_errand(struct tr_threads *t, void (*fn)(void *arg, uint64_t what), void *arg,
                        uint64_t what)
 {
-    /* Acquire: whoever ran the last one has read it. */
+    /* Acquire, pairs with the release in run_errand: whoever took the last one has read it. */
     if (!t->spins || t->n_workers == t->n_out ||
         atomic_load_explicit(&t->errand, memory_order_acquire) != ERRAND_NONE)
         return false;
     t->errand_fn = fn;
     t->errand_arg = arg;
     t->errand_what = what;
-    /* Release: the three above, and what the caller wrote before. */
+    /* Release, pairs with the acquire in run_errand: the three above, and what was written before. */
     atomic_store_explicit(&t->errand, ERRAND_OFFERED, memory_order_release);
     for (int i = 0; i < ERRAND_LOOKS; i++) {
+        /* Relaxed: that it has been taken is all that is learnt. */
         if (atomic_load_explicit(&t->errand, memory_order_relaxed) != ERRAND_OFFERED)
             return true;
         pause_cpu();
     }
     uint32_t offered = ERRAND_OFFERED;
-    /* Relaxed: either way nothing was read that another thread wrote. */
+    /* Relaxed: whether it was taken back or has been taken, nothing of another thread's is read. */
     return !atomic_compare_exchange_strong_explicit(&t->errand, &offered, ERRAND_NONE,
                                                     memory_order_relaxed, memory_order_relaxed);
 }

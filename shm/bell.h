@@ -3,7 +3,8 @@
  *
  * Rung only when the other side sleeps.  The ringer publishes, fences, looks at `sleeping`; the
  * sleeper sets `sleeping`, fences, looks for work once more, and only then sleeps: one of the two
- * always sees the other (both fences seq_cst).  A bell that is rung for nothing is harmless; every
+ * always sees the other (both fences seq_cst).  Another thread than the one that published may ring for
+ * it, after it has acquired what that one released (the engine's does).  A bell that is rung for nothing is harmless; every
  * sleep also has a time limit, so that a process which steals from an eventfd delays and no more. */
 #ifndef TR_SHM_BELL_H
 #define TR_SHM_BELL_H
