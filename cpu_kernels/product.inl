@@ -79,8 +79,8 @@ TR_INLINE void tile(const int S, const int R, const enum tr_tensor_type type, co
     }
 }
 
-/* Bytes of a strip that 32 elements of K have, in whole lines: a constant, so that asking for them is
- * no loop. */
+/* Bytes of a strip that 32 elements of K have, in whole lines: a constant, so that asking for them
+ * is no loop. */
 TR_INLINE size_t block_lines(const enum tr_tensor_type type)
 {
     const struct tr_quant_form f = tr_quant_form(type);
@@ -90,8 +90,8 @@ TR_INLINE size_t block_lines(const enum tr_tensor_type type)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Rows [row, end) against one strip, while the next one is asked for.  One or two rows wait for memory
- * and for nothing else: they ask for all of it. */
+/* Rows [row, end) against one strip, while the next one is asked for.  One or two rows wait for
+ * memory and for nothing else: they ask for all of it. */
 TR_INLINE void strip_rows(const enum tr_tensor_type type, const struct piece *p, uint32_t row,
                           uint32_t end)
 {
@@ -118,10 +118,9 @@ TR_INLINE void strip_rows(const enum tr_tensor_type type, const struct piece *p,
         tile(1, 1, type, p, row, all);
 }
 
-/* Strips [s, last) of w, of which the first n are looked at. */
-TR_INLINE struct piece piece_of(const struct tr_mat *w,
-                                const struct tr_act *a, size_t strip_bytes, uint32_t s, uint32_t n,
-                                float *out)
+/* n strips of w from s on. */
+TR_INLINE struct piece piece_of(const struct tr_mat *w, const struct tr_act *a, size_t strip_bytes,
+                                uint32_t s, uint32_t n, float *out)
 {
     uint32_t left = w->n_out - s * 16;
     return (struct piece){.strip = (const uint8_t *)w->packed + s * strip_bytes,
@@ -152,7 +151,7 @@ TR_INLINE void strips_rows(const enum tr_tensor_type type, const struct tr_mat *
 {
     const size_t strip_bytes = tr_strip_bytes(type, w->n_in);
 #ifdef ACROSS
-    /* Few rows wait for the memory of Q8_0, which two tiles would read one after the other. */
+    /* Few rows of Q8_0 wait for memory: one tile of a strip reads it evenly, two of three do not. */
     const struct tr_quant_form f = tr_quant_form(type);
     const bool across = f.block && end - row >= (f.low == 8 ? 2 * TILE : ACROSS_ROWS);
     for (; across && last - s >= ACROSS; s += ACROSS) {

@@ -216,6 +216,7 @@ Test(product, float_weights_need_no_whole_blocks)
 
 Test(product, poisoned_scales_and_activations_stay_in_their_row)
 {
+    enum { OUT = 52 }; /* strips side by side, and a part of one */
     static const uint16_t poison[] = {0x0001, 0x7C00, 0xFC00, 0x7E00, 0x7C01};
     static const float bad[] = {1e-42F, 3e38F, -3e38F, 1e-36F, INFINITY, NAN};
     for (int i = 0; i <= TR_CPU_AVX512 * N_TYPES + N_TYPES - 1; i++) {
@@ -223,21 +224,21 @@ Test(product, poisoned_scales_and_activations_stay_in_their_row)
         if (i % N_TYPES < FIRST_QUANT)
             continue;
         uint32_t n_in = 2 * least(all_types[i % N_TYPES]);
-        struct weights w = weights(all_types[i % N_TYPES], n_in, 20);
+        struct weights w = weights(all_types[i % N_TYPES], n_in, OUT);
         float *x = floats((size_t)6 * n_in);
         float *clean = compute(&w, TR_OPS_INT8, level, 1, x, 6);
         for (uint32_t j = 0; j < 6; j++)
             x[j % 3 * 2 * n_in + j] = bad[j]; /* rows 0, 2, 4 */
         float *out = compute(&w, TR_OPS_INT8, level, 1, x, 6);
         for (size_t r = 1; r < 6; r += 2)
-            cr_assert_arr_eq(out + r * 20, clean + r * 20, 20 * sizeof *out);
-        cr_assert(isnan(out[(size_t)2 * 20]), "NaN in a row shows in its outputs");
+            cr_assert_arr_eq(out + r * OUT, clean + r * OUT, OUT * sizeof *out);
+        cr_assert(isnan(out[(size_t)2 * OUT]), "NaN in a row shows in its outputs");
         free(out);
         for (size_t j = 0; j < 5; j++)
             memcpy(w.rows + j * tr_quant_row_bytes(w.type, n_in) + scale_at(w.type), &poison[j], 2);
         out = compute(&w, TR_OPS_INT8, level, 1, x, 6);
-        for (size_t o = 5; o < 20; o++)
-            cr_assert_eq(out[20 + o], clean[20 + o], "an output next to poisoned ones");
+        for (size_t o = 5; o < OUT; o++)
+            cr_assert_eq(out[OUT + o], clean[OUT + o], "an output next to poisoned ones");
         free(out);
         free(clean);
         free(x);
