@@ -42,6 +42,8 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
 endif()
 tr_fuzz(shm_engine enginerig)
 
-# A measurement, not a test (docs/performance.md).
-add_executable(bench_turn EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tools/bench/turn.c)
-target_link_libraries(bench_turn PRIVATE enginerig tr_flags)
+# Measurements, not tests (docs/performance.md).
+foreach(what turn waiting)
+  add_executable(bench_${what} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tools/bench/${what}.c)
+  target_link_libraries(bench_${what} PRIVATE enginerig tr_flags)
+endforeach()
