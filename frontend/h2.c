@@ -39,7 +39,7 @@ static bool grow(struct tr_h2 *h, size_t from, size_t to)
 static void *mem_malloc(size_t size, void *user)
 {
     struct tr_h2 *h = user;
-    void *p = h->memory + size <= TR_H2_MEMORY ? malloc(size) : NULL;
+    void *p = h->memory + size <= TR_H2_MEMORY ? malloc(size ? size : 1) : NULL;
     if (p)
         h->memory += malloc_usable_size(p);
     return p;

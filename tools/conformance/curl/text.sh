@@ -15,6 +15,7 @@ joined='import json, sys
 print("".join(json.loads(x[6:])["choices"][0]["delta"].get("content", "") for x in sys.stdin if x.startswith("data: {")))'
 check stream "the text" "$(ask $chat "$(body 20 ',"stream":true')" | python3 -c "$joined")" "$want"
 check stream "on HTTP/1.0" "$(ask $chat "$(body 20 ',"stream":true')" --http1.0 | python3 -c "$joined")" "$want"
+check stream "on HTTP/2" "$(ask $chat "$(body 20 ',"stream":true')" --http2-prior-knowledge | python3 -c "$joined")" "$want"
 check stream "read slowly" "$(ask $chat "$(body 20 ',"stream":true')" --limit-rate 1K | python3 -c "$joined")" "$want"
 check whole "HEAD" "$(curl -sI "$TOKENRING_URL/health" | head -n 1 | tr -d '\r')" "HTTP/1.1 200 OK"
 check whole "Expect: 100-continue" "$(ask $chat "$(body 3)" -H 'Expect: 100-continue' -o /dev/null -w '%{http_code}')" 200
