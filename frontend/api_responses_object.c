@@ -154,7 +154,8 @@ static void usage(struct tr_emit *e, const struct tr_response *r)
     tr_emit_key(e, "input_tokens_details");
     tr_emit_obj(e);
     tr_emit_ku64(e, "cached_tokens", u->cached);
-    tr_emit_ku64(e, "cache_write_tokens", 0); /* openai-python wants it; nothing is charged for it */
+    /* openai-python wants it; nothing is charged for it. */
+    tr_emit_ku64(e, "cache_write_tokens", 0);
     tr_emit_obj_end(e);
     tr_emit_ku64(e, "output_tokens", u->completion);
     tr_emit_key(e, "output_tokens_details");
