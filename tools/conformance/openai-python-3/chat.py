@@ -8,7 +8,7 @@ from claims import *
 
 c = openai.OpenAI(base_url=V1, api_key="none", max_retries=0, _strict_response_validation=True)
 loose = openai.OpenAI(base_url=V1, api_key="none", max_retries=0)
-client("openai-python", openai.__version__)
+client("openai-python " + openai.__version__.split(".")[0] + ".x", openai.__version__)
 
 
 def joined(parts):
