@@ -38,16 +38,16 @@ void tr_resume_give(struct tr_stream *s, const struct tr_reader *r)
 /* Answered instead of a stream; whoever comes next finds it held. */
 static void answer_position(struct tr_stream *s)
 {
+    const char *param = s->dialect->position ? s->dialect->position : "after";
     struct tr_exchange *x = s->x;
     uint64_t acked = tr_exchange_acked(x), has = s->resume_at, is = s->number;
 
     if (!tr_stream_hold(s, acked))
-        tr_stream_drop(s, TR_ERR_CLIENT_GONE, acked);
+        tr_stream_drop(s, TR_ERR_CLIENT_GONE, acked); /* and s is gone */
     if (has == is)
         tr_exchange_reply(x, 204, NULL, NULL, 0);
     else
-        tr_exchange_errorf(x, TR_ERR_BAD_PARAM,
-                           s->dialect->position ? s->dialect->position : "after",
+        tr_exchange_errorf(x, TR_ERR_BAD_PARAM, param,
                            "There is no event %llu: the last one so far is %llu.",
                            (unsigned long long)has - 1, (unsigned long long)is - 1);
 }

@@ -302,6 +302,21 @@ Test(hold_own, without_a_place_a_close_cancels_unless_one_that_has_ended_gives_w
 
 /* The last of those that are due in a turn is ended by another one's look, and what does not get through
  * in one turn is due again. */
+Test(hold_own, a_position_beyond_the_end_is_refused_though_there_is_no_place_to_hold_it)
+{
+    begin(30 * SECOND, 1, false);
+    held_stream(HELD(""));
+    struct tr_rig_client *a = post(HELD(""));
+    uint32_t slot = slot_of(1);
+    struct tr_rig_client *b = get(slot, "?after=7");
+
+    cr_expect_eq(status_of(b), 400, "%s", b->buf);
+    cr_expect(strstr(b->buf, "\"param\":\"after\""), "%s", b->buf);
+    cr_expect_eq(rig.engine.slot[slot].cancelled, (uint32_t)TR_ERR_CLIENT_GONE);
+    tr_rig_close(a, false);
+    tr_rig_close(b, false);
+}
+
 Test(hold_own, a_turn_ends_though_one_makes_place_for_another, .timeout = 60)
 {
     enum { MANY = 10, TOKENS = 450 };
