@@ -320,7 +320,12 @@ enum tr_closing tr_responses_close(struct tr_stream *s)
         write_piece(s, c);
         if (!is_mine(s))
             return TR_CLOSING_LOST;
+        if (s->fe->frame.failed) { /* no memory: the rest of it would not fit to what was written */
+            s->failure = TR_ERR_INTERNAL;
+            return s->in_event ? TR_CLOSING_LOST : TR_CLOSING_DONE;
+        }
         tr_stream_write_frame(s);
+        s->in_event = c->begun;
     }
     return TR_CLOSING_DONE;
 }

@@ -90,7 +90,8 @@ struct tr_translation {
 enum tr_closing {
     TR_CLOSING_DONE,
     TR_CLOSING_LATER, /* the connection has no room, or the turn has no time left: it is due then */
-    TR_CLOSING_LOST   /* the ring is not this stream's any more: it is cut */
+    TR_CLOSING_LOST   /* an event has begun whose rest does not come: the ring is another's, or it
+                       * failed; it is cut */
 };
 
 /* One dialect: the only code that knows its field names. */
@@ -120,7 +121,8 @@ struct tr_dialect {
      * NULL. */
     bool (*turn)(struct tr_fe *fe);
     const char *position; /* how a reader's position is called in a GET; NULL: "after" */
-    bool cancel_keeps; /* one that is cancelled by request is kept for questions (TR_REQ_CANCEL_KEEPS) */
+    bool
+        cancel_keeps; /* one that is cancelled by request is kept for questions (TR_REQ_CANCEL_KEEPS) */
     /* The whole answer when it is not streamed; the text of each choice by tr_whole_text. */
     void (*body)(struct tr_stream *s, struct tr_emit *e);
     /* What is written when nothing else was for --heartbeat-s; NULL: as the frame shape has it. */

@@ -102,6 +102,8 @@ static void on_writable(void *owner)
 
 void tr_stream_probe(struct tr_stream *s)
 {
+    if (s->in_event) /* what follows is as good */
+        return;
     if ((s->x && tr_exchange_probe(s->x)) || s->frame == TR_TEXT) {
         s->last_byte_ns = tr_now_ns();
         return;
@@ -232,6 +234,7 @@ void tr_stream_rewind(struct tr_stream *s)
     tr_choice_rewind(s, &s->choice[0]);
     free(s->closing);
     s->closing = NULL;
+    s->in_event = false;
 }
 
 void tr_stream_dress(struct tr_stream *s, const struct tr_dialect *dialect, enum tr_frame frame)

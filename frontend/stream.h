@@ -142,6 +142,7 @@ struct tr_stream {
     struct tr_receipt receipt;
     void *
         closing; /* of the dialect's `close`, which has begun; from malloc, freed here; else NULL */
+    bool in_event; /* its last write was a part of an event: only the rest of it may follow */
     struct tr_whole *whole; /* not streamed, and ended: its texts in the making; else NULL */
 
     uint32_t n;

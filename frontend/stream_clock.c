@@ -136,7 +136,7 @@ static void keep_alive(struct tr_stream *s, uint64_t now)
 
     if (!beat)
         return;
-    if (now - s->last_byte_ns >= beat && tr_exchange_unsent(s->x) == 0) {
+    if (now - s->last_byte_ns >= beat && tr_exchange_unsent(s->x) == 0 && !s->in_event) {
         tr_stream_probe(s);
         tr_stat_add(s->fe->stat, TR_STAT_KEEPALIVES, 1);
     }

@@ -358,8 +358,10 @@ static void end(struct tr_stream *s)
 /* What the dialect says before the end. */
 static enum tr_closing closing(struct tr_stream *s)
 {
-    if (!s->ask->stream || !s->dialect->close || tr_stream_outcome(s))
+    if (!s->ask->stream || !s->dialect->close)
         return TR_CLOSING_DONE;
+    if (tr_stream_outcome(s)) /* an event cannot say so in the middle of another one */
+        return s->in_event ? TR_CLOSING_LOST : TR_CLOSING_DONE;
     return s->dialect->close(s);
 }
 
@@ -368,11 +370,12 @@ bool tr_stream_try_end(struct tr_stream *s)
     if (!s->closing && !gate_open(s)) /* once open it stays so */
         return false;
     enum tr_closing c = closing(s);
+    enum tr_err e = tr_stream_outcome(s);
     if (c == TR_CLOSING_LATER)
         return false;
     if (c == TR_CLOSING_LOST)
-        tr_stream_cut(s, TR_ERR_ENGINE_LOST);
-    else if (tr_plain_cuts(s, tr_stream_outcome(s)) && !tr_plain_is_out(s))
+        tr_stream_cut(s, e ? e : TR_ERR_ENGINE_LOST);
+    else if (tr_plain_cuts(s, e) && !tr_plain_is_out(s))
         return false;
     else
         end(s);

@@ -21,6 +21,7 @@
 void tr_rig_defaults(struct tr_rig *r)
 {
     memset(r, 0, sizeof(*r));
+    r->n_ctx = 512;
     r->cfg = (struct tr_frontend_config){
         .served_name = "sim",
         .model_stem = "sim-stem",
@@ -49,7 +50,7 @@ static void need(bool ok, const char *what)
 
 void tr_rig_start(struct tr_rig *r, uint32_t n_open, bool with_ledger)
 {
-    struct tr_shm_config c = {.n_ctx = 512,
+    struct tr_shm_config c = {.n_ctx = r->n_ctx,
                               .n_vocab = TR_SIM_VOCAB_SIZE,
                               .n_slots = TR_SENGINE_SLOTS,
                               .n_admit = TR_SENGINE_SLOTS,

@@ -13,6 +13,7 @@ struct tr_rig {
     struct tr_shm_fds fds;
     struct tr_shm shm;
     struct tr_frontend_config cfg;
+    uint32_t n_ctx;
     struct tr_fe fe;
     struct tr_sengine engine;
     int listener;

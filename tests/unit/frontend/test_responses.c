@@ -8,10 +8,16 @@
 #include <criterion/criterion.h>
 
 #include <string.h>
+#include <sys/socket.h>
 
 #define ASK(extra) "{\"model\":\"sim\",\"input\":\"Hi\"" extra "}"
 
 static struct tr_rig rig;
+
+enum {
+    LENGTH = 460, /* tokens: an event that repeats them is one piece */
+    LONG = 2900   /* it is three */
+};
 
 static void start(void)
 {
@@ -19,6 +25,7 @@ static void start(void)
     rig.cfg.resume_window_ns = 30000000000ull;
     rig.cfg.hold_slots = 8;
     rig.cfg.stream_buffer = 512;
+    rig.n_ctx = 4096;
     tr_rig_start(&rig, 32, false);
 }
 
@@ -47,7 +54,7 @@ static unsigned count(const char *text, const char *what)
 }
 
 /* A stream whose reader is slow, all of whose text is there: each byte of it takes six in JSON. */
-static struct tr_rig_client *slow_one(uint32_t *slot)
+static struct tr_rig_client *slow_one(uint32_t *slot, uint32_t length)
 {
     struct tr_rig_client *c = tr_rig_connect(&rig, 2048);
     uint32_t said = 0;
@@ -55,7 +62,7 @@ static struct tr_rig_client *slow_one(uint32_t *slot)
     tr_rig_send(c, "POST", "/v1/responses", NULL, ASK(",\"stream\":true"));
     tr_rig_run(&rig);
     *slot = slot_of(0);
-    for (int turn = 0; turn < 5000 && said < 460; turn++) {
+    for (int turn = 0; turn < 20000 && said < length; turn++) {
         uint64_t sent = atomic_load(&tr_cursor_at(&rig.shm, 0, *slot)->sent);
         uint32_t id = 1;
         if (said - sent < rig.shm.config.window)
@@ -63,7 +70,7 @@ static struct tr_rig_client *slow_one(uint32_t *slot)
         tr_rig_run(&rig);
         tr_rig_read(c);
     }
-    cr_assert_eq(said, 460);
+    cr_assert_eq(said, length);
     tr_sengine_end(&rig.engine, *slot, TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
     return c;
 }
@@ -87,7 +94,7 @@ static bool run_to_the_middle(struct tr_rig_client *c)
 Test(responses, what_repeats_the_text_waits_until_the_connection_takes_it)
 {
     uint32_t slot;
-    struct tr_rig_client *c = slow_one(&slot);
+    struct tr_rig_client *c = slow_one(&slot, LENGTH);
 
     cr_assert(run_to_the_middle(c), "it waits in the middle: %s", tr_rig_body(c));
     cr_expect(!atomic_load(&rig.engine.n_released), "the ring is still needed");
@@ -96,7 +103,8 @@ Test(responses, what_repeats_the_text_waits_until_the_connection_takes_it)
         tr_rig_read(c);
     }
     cr_expect_eq(count(tr_rig_body(c), "data: [DONE]"), 1);
-    cr_expect_eq(count(tr_rig_body(c), "\\u0001"), 5 * 460, "the deltas, and four times the text");
+    cr_expect_eq(count(tr_rig_body(c), "\\u0001"), 5 * LENGTH,
+                 "the deltas, and four times the text");
     tr_rig_close(c, false);
 }
 
@@ -104,7 +112,7 @@ Test(responses, a_ring_that_becomes_another_ones_meanwhile_shows_nothing_of_it)
 {
     static const char secret[] = "secret";
     uint32_t slot;
-    struct tr_rig_client *c = slow_one(&slot);
+    struct tr_rig_client *c = slow_one(&slot, LENGTH);
 
     cr_assert(run_to_the_middle(c));
     tr_role = TR_ROLE_ENGINE;
@@ -119,6 +127,32 @@ Test(responses, a_ring_that_becomes_another_ones_meanwhile_shows_nothing_of_it)
     cr_expect(c->eof, "it was cut");
     cr_expect_eq(count(tr_rig_body(c), "[DONE]") + count(tr_rig_body(c), "cret"), 0, "%s",
                  tr_rig_body(c));
+    tr_rig_close(c, false);
+}
+
+Test(responses, nothing_comes_between_the_pieces_of_one_event)
+{
+    uint32_t slot;
+    struct tr_rig_client *c = slow_one(&slot, LONG);
+
+    cr_assert(run_to_the_middle(c));
+    rig.cfg.heartbeat_ns = 1; /* a beat is due in each look at the clock */
+    shutdown(c->fd, SHUT_WR); /* and whether the client is there would be asked */
+    for (int turn = 0; turn < 1000 && !strstr(c->buf, "[DONE]"); turn++) {
+        if (rig.fe.streams) {
+            rig.fe.streams->rang = true;
+            tr_stream_due(rig.fe.streams);
+        }
+        tr_rig_run(&rig);
+        tr_rig_read(c);
+    }
+    const char *body = tr_rig_body(c);
+    cr_expect_eq(count(body, "data: [DONE]"), 1);
+    for (const char *p = body; (p = strstr(p, "\ndata: {"));) {
+        p++;
+        size_t n = strcspn(p, "\n");
+        cr_expect(p[n - 1] == '}' && !memmem(p, n, ": keep", 6), "%.*s", (int)n, p);
+    }
     tr_rig_close(c, false);
 }
 
