@@ -31,7 +31,7 @@ class Call:
 def content_mark(dialect):
     """Bytes that come with the first content and not before."""
     return {"chat": b'"content":"', "completions": b'"text":', "responses": b"output_text.delta",
-            "messages": b"content_block_delta"}.get(dialect.name, b"output_text.delta")
+            "messages": b"content_block_delta", "text": b""}.get(dialect.name, b"output_text.delta")
 
 
 class Http1(Call):
@@ -50,7 +50,7 @@ class Http1(Call):
         if self.dialect.streamed:
             self._head()
             mark = content_mark(self.dialect)
-            while mark not in self.body + self.conn.buf or not self.conn.buf:
+            while mark not in self.conn.buf or not self.conn.buf:
                 if not self.conn.more():
                     raise EOFError("no content")
         return self

@@ -189,6 +189,12 @@ def whole_oip(messages, said):
     take_oip([oip.Answer(m) for m in messages], said)
 
 
+def read_text(body, said):
+    """The words alone: how they ended is told by the carrier."""
+    said.text = body.decode("utf-8", "replace")
+    said.finish = "stop"
+
+
 # ---- requests ------------------------------------------------------------------------------------------
 
 class Ask:
@@ -266,4 +272,5 @@ DIALECTS = [
     Dialect("oip whole in a stream", oip.INFER + "ModelStreamInfer", lambda a: as_oip(a, stream=False), read_oip,
             messages=False, streamed=False),
     Dialect("oip whole", oip.INFER + "ModelInfer", as_oip, whole_oip, messages=False, streamed=False, codes=STATUSES),
+    Dialect("text", NATIVE, as_chat, read_text, headers=[("accept", "text/plain")], says_end=False),
 ]
