@@ -204,7 +204,8 @@ static size_t envelope(const char *text, size_t len, struct tr_slice request,
 
     if (head + tail + 4 > TR_WS_ENVELOPE_BYTES)
         return 0;
-    memcpy(out, text, head);
+    if (head)
+        memcpy(out, text, head);
     if (!request.p)
         return head;
     memcpy(out + head, null, sizeof(null));

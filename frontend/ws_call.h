@@ -32,7 +32,8 @@ struct tr_ws_call {
     struct tr_slice request; /* START: the object, in the message */
 };
 
-/* 0 and the call, or -EINVAL and what is wrong; the label is then set if it could be read. */
+/* 0 and the call, or -EINVAL and what is wrong; the label is then set if it could be read.  text may
+ * be NULL if it is empty. */
 int tr_ws_call_read(const char *text, size_t len, struct tr_ws_call *out, struct tr_fault *f);
 
 #endif

@@ -54,7 +54,7 @@ static uint64_t digest(const char *s, size_t len, size_t step)
             sum = mix(sum, &ev, sizeof(ev));
         if (ev == TR_WS_MESSAGE) {
             sum = mix(sum, w.message, w.len);
-            if (!w.binary && w.len)
+            if (!w.binary)
                 sum = call(sum, &w);
         } else if (ev == TR_WS_PING || ev == TR_WS_PONG) {
             TR_ASSERT(w.control_len <= TR_WS_CONTROL_BYTES);

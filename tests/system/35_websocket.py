@@ -217,6 +217,8 @@ def frames():
         w.raw(*[frame(PING, bytes([k]) * k) for k in range(126)])
         w.start("b", body(1, 5))
         w.end("b")
+        w.raw(frame(TEXT))
+        equal(w.until(lambda m: m.get("status"))["code"], "invalid_json", "an empty message is refused")
         equal(w.pongs[1:], [bytes([k]) * k for k in range(126)], "each ping has its pong")
         equal(w.close(3333), 3333, "a close is answered with its code")
         huge = 1 << 63

@@ -114,6 +114,12 @@ Test(ws_call, what_is_wrong_is_named)
               "the answer can carry the label");
 }
 
+Test(ws_call, an_empty_message_is_no_json)
+{
+    cr_expect_eq(tr_ws_call_read(NULL, 0, &call, &fault), -EINVAL);
+    cr_expect_eq(fault.err, TR_ERR_BAD_JSON);
+}
+
 Test(ws_call, beside_the_request_a_message_is_short)
 {
     size_t n = 64 << 10;
