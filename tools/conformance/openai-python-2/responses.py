@@ -1,0 +1,1 @@
+../openai-python-3/responses.py
