@@ -1,22 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAI's agents over chat completions: an agent without tools, which are refused by name."""
+"""OpenAI's agents over chat completions and over Responses: an agent without tools, which are refused by name."""
 import asyncio
 from importlib.metadata import version
 
 import openai
-from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+from agents import Agent, ModelBehaviorError, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 
 from claims import *
 
 set_tracing_disabled(True)
-client("openai-agents", version("openai-agents"))
+MODELS = {"chat": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel}
+api = ""  # which of them
+
+
+def soon(messages=tuple(SAID["messages"])):
+    """What ends the answer by itself after some text; over Responses one that was cut off is an error to this client."""
+    return {"stop": [words(messages=messages, max_tokens=40)[0][20:23]]}
+
+
+SOON = soon()
 
 
 def agent(retries=0, tools=(), **settings):
     c = openai.AsyncOpenAI(base_url=V1, api_key="none", max_retries=retries)
     # Without instructions: the same messages as a plain request.
-    return Agent(name="a", model=OpenAIChatCompletionsModel(model=MODEL, openai_client=c), tools=list(tools),
-                 model_settings=ModelSettings(**dict(dict(temperature=0), **settings)))
+    return Agent(name="a", model=MODELS[api](model=MODEL, openai_client=c), tools=list(tools),
+                 model_settings=ModelSettings(**dict(dict(temperature=0, max_tokens=1000, extra_body=SOON), **settings)))
 
 
 async def joined(a):
@@ -42,23 +51,24 @@ async def fails(area, kind, what, claim):
 
 
 async def whole():
-    text, usage = words(max_tokens=40)
-    got = await Runner.run(agent(max_tokens=40), PROMPT)
+    text, usage = words(**SOON)
+    got = await Runner.run(agent(), PROMPT)
     equal("whole", got.final_output, text, "the text")
     u = got.context_wrapper.usage
     equal("whole", (u.input_tokens, u.output_tokens), (usage["prompt_tokens"], usage["completion_tokens"]), "usage")
-    first = await Runner.run(agent(max_tokens=5), PROMPT)
-    second = await Runner.run(agent(max_tokens=5), first.to_input_list() + [{"role": "user", "content": "Go on."}])
-    check("whole", second.final_output, "a second turn")
+    more = [{"role": "user", "content": "Go on."}]
+    both = [*SAID["messages"], {"role": "assistant", "content": text}, *more]
+    second = await Runner.run(agent(extra_body=soon(both)), got.to_input_list() + more)
+    equal("whole", second.final_output, words(messages=both, **soon(both))[0], "a second turn")
 
 
 async def stream():
-    equal("stream", await joined(agent(max_tokens=40)), words(max_tokens=40)[0], "the text")
+    equal("stream", await joined(agent()), words(**SOON)[0], "the text")
 
 
 async def cancel():
     with cancels("a task is cancelled"):
-        t = asyncio.create_task(Runner.run(agent(max_tokens=LONG), PROMPT))
+        t = asyncio.create_task(Runner.run(agent(max_tokens=LONG, extra_body=None), PROMPT))
         await asyncio.to_thread(until, lambda: metrics()["requests_running"] == 1)
         t.cancel()
         await asyncio.gather(t, return_exceptions=True)
@@ -77,16 +87,29 @@ async def error():
     equal("error", e and e.code, "deadline_exceeded", "why")
 
 
+async def cut_off():
+    """An answer that the limit of tokens cuts off."""
+    a = agent(max_tokens=5, extra_body=None)
+    if api == "chat":
+        equal("whole", (await Runner.run(a, PROMPT)).final_output, words(max_tokens=5)[0], "cut off")
+    else:
+        e = await fails("error", ModelBehaviorError, Runner.run(a, PROMPT), "cut off")
+        check("error", "response.incomplete" in str(e) and "max_output_tokens" in str(e), "and why", e)
+
+
 async def retry():
     with full(2):
-        await fails("retry", openai.InternalServerError, Runner.run(agent(max_tokens=3), PROMPT), "no place, without retries")
+        await fails("retry", openai.InternalServerError, Runner.run(agent(), PROMPT), "no place, without retries")
     with full(1.5):
-        equal("retry", (await Runner.run(agent(4, max_tokens=3), PROMPT)).final_output, words(max_tokens=3)[0], "tries again until there is one")
+        equal("retry", (await Runner.run(agent(4), PROMPT)).final_output, words(**SOON)[0], "tries again until there is one")
 
 
 async def main():
-    for fn in (whole, stream, cancel, error, retry):
-        with trying(fn.__name__, "no exception"):
-            await fn()
+    global api
+    for api in MODELS:
+        client(f"openai-agents ({api})", version("openai-agents"))
+        for fn in (whole, stream, cancel, error, cut_off, retry):
+            with trying(fn.__name__, "no exception"):
+                await fn()
 
 asyncio.run(main())
