@@ -49,16 +49,14 @@ struct tr_poll {
     bool telling; /* the text is in the making */
     struct tr_retell tell;
     struct tr_emit text; /* a JSON string */
-    struct tr_poll *next, **pprev;
+    TAILQ_ENTRY(tr_poll) link;
 };
 
 /* ---- life ---- */
 
 static void drop(struct tr_poll *p)
 {
-    *p->pprev = p->next;
-    if (p->next)
-        p->next->pprev = p->pprev;
+    TAILQ_REMOVE(&p->fe->polls, p, link);
     tr_ask_close(p->ask);
     tr_emit_fini(&p->text);
     free(p);
@@ -447,12 +445,14 @@ static bool look(struct tr_poll *p, uint64_t now, uint64_t *budget)
 
 bool tr_responses_turn(struct tr_fe *fe)
 {
-    struct tr_poll *next;
-    uint64_t now = fe->polls ? tr_now_ns() : 0, budget = TR_WHOLE_TURN;
+    struct tr_poll *p, *next;
+    uint64_t now = TAILQ_EMPTY(&fe->polls) ? 0 : tr_now_ns(), budget = TR_WHOLE_TURN;
     bool moved = false;
 
-    for (struct tr_poll *p = fe->polls; p; p = next) {
-        next = p->next;
+    /* The oldest first: its text is made to the end before that of the next one begins, however many
+     * come meanwhile. */
+    for (p = TAILQ_FIRST(&fe->polls); p; p = next) {
+        next = TAILQ_NEXT(p, link);
         bool due = now >= p->look_ns || now >= p->due_ns;
         if (due) {
             p->look_ns = now + p->pause_ns;
@@ -488,13 +488,9 @@ static struct tr_poll *ask(struct tr_fe *fe, struct tr_exchange *x, struct tr_st
                           .due_ns = now + wait,
                           .look_ns = now,
                           .pause_ns = LOOK_NS,
-                          .page = {.limit = ITEMS_DEFAULT, .after = -1},
-                          .next = fe->polls,
-                          .pprev = &fe->polls};
+                          .page = {.limit = ITEMS_DEFAULT, .after = -1}};
     memcpy(p->key, key, sizeof(p->key));
-    if (p->next)
-        p->next->pprev = &p->next;
-    fe->polls = p;
+    TAILQ_INSERT_TAIL(&fe->polls, p, link);
     fe->wake_ns = now;
     tr_exchange_bind(x, &owner_ops, p);
     return p;

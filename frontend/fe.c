@@ -376,6 +376,7 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     TAILQ_INIT(&fe->due);
     TAILQ_INIT(&fe->gate);
     TAILQ_INIT(&fe->held);
+    TAILQ_INIT(&fe->polls);
     fe->base = event_base_new();
     if (!fe->text || !fe->by_slot || !fe->base || open_http(fe) || open_grpc(fe) ||
         open_events(fe)) {

@@ -29,6 +29,7 @@ struct tr_poll;
 TAILQ_HEAD(tr_stream_due, tr_stream);
 TAILQ_HEAD(tr_stream_gate, tr_stream);
 TAILQ_HEAD(tr_stream_held, tr_stream);
+TAILQ_HEAD(tr_polls, tr_poll);
 
 struct tr_fe {
     struct tr_shm *shm;
@@ -71,7 +72,7 @@ struct tr_fe {
     uint32_t n_deliveries;      /* delivery records waiting for an acknowledgement */
     size_t ws_held;             /* bytes of large messages on their way (ws_wire.h) */
     struct tr_cancel_wait *cancel_wait; /* DELETEs waiting for the end (api_native.c) */
-    struct tr_poll *polls;              /* questions about responses (api_responses_id.c) */
+    struct tr_polls polls; /* questions about responses, oldest first (api_responses_id.c) */
 
     struct event *bell_ev, *tick_ev, *wake_ev;
     uint64_t writes_seen;      /* the same of writes */
