@@ -65,16 +65,9 @@ static const struct tr_field_row fields[] = {
     TR_FIELD_IGNORED("user", "keys tell who it is"),
 };
 
-struct translator {
-    const struct tr_json_doc *doc;
-    const struct tr_json *body;
-    struct tr_emit *out;
-    struct tr_fault *f;
-};
-
 /* ---- faults ---- */
 
-static int bad(const struct translator *t, const struct tr_json *v, const char *why)
+int tr_responses_bad(const struct tr_responses_in *t, const struct tr_json *v, const char *why)
 {
     char param[sizeof(t->f->param)];
 
@@ -82,15 +75,15 @@ static int bad(const struct translator *t, const struct tr_json *v, const char *
     return tr_fault_set(t->f, TR_ERR_BAD_PARAM, param, "%s", why);
 }
 
-static int unsupported(const struct translator *t, const struct tr_json *v, const char *why)
+int tr_responses_unsupported(const struct tr_responses_in *t, const struct tr_json *v,
+                             const char *why)
 {
-    bad(t, v, why);
+    tr_responses_bad(t, v, why);
     t->f->err = TR_ERR_UNSUPPORTED_PARAM;
     return -EINVAL;
 }
 
-/* A field of the body; NULL if it is absent or null. */
-static const struct tr_json *field(const struct translator *t, const char *name)
+const struct tr_json *tr_responses_field(const struct tr_responses_in *t, const char *name)
 {
     const struct tr_json *v = tr_json_get(t->body, name, strlen(name));
 
@@ -99,19 +92,20 @@ static const struct tr_json *field(const struct translator *t, const char *name)
 
 /* ---- what cannot be honoured ---- */
 
-static int refuse(const struct translator *t)
+static int refuse(const struct tr_responses_in *t)
 {
-    const struct tr_json *v = field(t, "truncation");
+    const struct tr_json *v = tr_responses_field(t, "truncation");
 
     if (v && TR_JSON_EQ(v, "auto"))
-        return unsupported(t, v, "Input is not cut: truncation must be \"disabled\" or absent.");
+        return tr_responses_unsupported(
+            t, v, "Input is not cut: truncation must be \"disabled\" or absent.");
     if (v && !TR_JSON_EQ(v, "disabled"))
-        return bad(t, v, "truncation must be \"disabled\".");
+        return tr_responses_bad(t, v, "truncation must be \"disabled\".");
     return tr_fields_refuse(fields, sizeof(fields) / sizeof(fields[0]), t->body, t->f);
 }
 
 /* Fields that are only repeated, or not even that, still have a type. */
-static int check_types(const struct translator *t)
+static int check_types(const struct tr_responses_in *t)
 {
     static const struct {
         const char *name;
@@ -134,242 +128,36 @@ static int check_types(const struct translator *t)
     };
 
     for (size_t i = 0; i < sizeof(typed) / sizeof(typed[0]); i++) {
-        const struct tr_json *v = field(t, typed[i].name);
+        const struct tr_json *v = tr_responses_field(t, typed[i].name);
         if (v && v->type != typed[i].type)
-            return bad(t, v, typed[i].why);
+            return tr_responses_bad(t, v, typed[i].why);
     }
     return 0;
 }
 
 /* Strings that every object repeats are short. */
-static int check_words(const struct translator *t)
+static int check_words(const struct tr_responses_in *t)
 {
     static const char *const words[] = {"prompt_cache_key", "safety_identifier"};
-    const struct tr_json *m = field(t, "metadata");
+    const struct tr_json *m = tr_responses_field(t, "metadata");
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        const struct tr_json *v = field(t, words[i]);
+        const struct tr_json *v = tr_responses_field(t, words[i]);
         if (v && v->len > WORD_BYTES)
-            return bad(t, v, "This is longer than 512 bytes.");
+            return tr_responses_bad(t, v, "This is longer than 512 bytes.");
     }
     if (m && m->len > METADATA_PAIRS)
-        return bad(t, m, "metadata has at most 16 members.");
+        return tr_responses_bad(t, m, "metadata has at most 16 members.");
     for (struct tr_json_it it = tr_json_iter(m); tr_json_step(&it);)
         if (it.val->type != TR_JSON_STRING || it.key->len > WORD_BYTES || it.val->len > WORD_BYTES)
-            return bad(t, it.val, "metadata holds strings of at most 512 bytes.");
-    return 0;
-}
-
-/* ---- input ---- */
-
-/* The message that is being written. */
-enum open_message {
-    NONE,
-    ASSISTANT, /* an assistant's, which calls may join */
-    CALLS      /* the same, in its array of calls */
-};
-
-static void close_message(struct tr_emit *e, enum open_message *open)
-{
-    if (*open == CALLS)
-        tr_emit_arr_end(e);
-    if (*open != NONE)
-        tr_emit_obj_end(e);
-    *open = NONE;
-}
-
-static void open_message(struct tr_emit *e, enum open_message *open, const char *role, size_t len)
-{
-    close_message(e, open);
-    tr_emit_obj(e);
-    tr_emit_kstrn(e, "role", role, len);
-}
-
-/* The text of a part; NULL after a fault. */
-static const struct tr_json *part_text(const struct translator *t, const struct tr_json *part)
-{
-    const struct tr_json *type = TR_JSON_GET(part, "type"), *text;
-
-    if (!tr_json_is(part, TR_JSON_OBJECT) || !tr_json_is(type, TR_JSON_STRING)) {
-        bad(t, part, "A content part must be an object with a type.");
-        return NULL;
-    }
-    if (TR_JSON_EQ(type, "refusal")) {
-        text = TR_JSON_GET(part, "refusal");
-    } else if (TR_JSON_EQ(type, "input_text") || TR_JSON_EQ(type, "output_text") ||
-               TR_JSON_EQ(type, "text")) {
-        text = TR_JSON_GET(part, "text");
-    } else {
-        unsupported(t, type, "Only text is supported as content.");
-        return NULL;
-    }
-    if (tr_json_is(text, TR_JSON_STRING))
-        return text;
-    bad(t, part, "A text part must have a text that is a string.");
-    return NULL;
-}
-
-/* A string, or an array of parts of text. */
-static int content(const struct translator *t, const struct tr_json *item, const char *name)
-{
-    const struct tr_json *v = tr_json_get(item, name, strlen(name));
-    struct tr_emit *e = t->out;
-
-    if (!v || (v->type != TR_JSON_STRING && v->type != TR_JSON_ARRAY))
-        return bad(t, v ? v : item, "This item needs content: a string or an array of text parts.");
-    tr_emit_key(e, "content");
-    if (v->type == TR_JSON_STRING) {
-        tr_emit_strn(e, v->u.s, v->len);
-        return 0;
-    }
-    tr_emit_arr(e);
-    for (struct tr_json_it it = tr_json_iter(v); tr_json_step(&it);) {
-        const struct tr_json *text = part_text(t, it.val);
-        if (!text)
-            return -EINVAL;
-        tr_emit_obj(e);
-        tr_emit_kstr(e, "type", "text");
-        tr_emit_kstrn(e, "text", text->u.s, text->len);
-        tr_emit_obj_end(e);
-    }
-    tr_emit_arr_end(e);
-    return 0;
-}
-
-static int message(const struct translator *t, const struct tr_json *item, enum open_message *open)
-{
-    const struct tr_json *role = TR_JSON_GET(item, "role");
-    bool assistant = TR_JSON_EQ(role, "assistant");
-
-    if (!assistant && !TR_JSON_EQ(role, "user") && !TR_JSON_EQ(role, "system") &&
-        !TR_JSON_EQ(role, "developer"))
-        return bad(t, role ? role : item,
-                   "A message has the role user, assistant, system or developer.");
-    open_message(t->out, open, role->u.s, role->len);
-    if (content(t, item, "content"))
-        return -EINVAL;
-    if (assistant)
-        *open = ASSISTANT;
-    else
-        tr_emit_obj_end(t->out);
-    return 0;
-}
-
-/* A string member that an item must have. */
-static const struct tr_json *need(const struct translator *t, const struct tr_json *item,
-                                  const char *name)
-{
-    const struct tr_json *v = tr_json_get(item, name, strlen(name));
-
-    if (tr_json_is(v, TR_JSON_STRING))
-        return v;
-    char param[sizeof(t->f->param)];
-    tr_json_param(t->doc, v ? v : item, param, sizeof(param));
-    tr_fault_set(t->f, TR_ERR_BAD_PARAM, param, "This item needs a %s that is a string.", name);
-    return NULL;
-}
-
-static int function_call(const struct translator *t, const struct tr_json *item,
-                         enum open_message *open)
-{
-    const struct tr_json *id = need(t, item, "call_id");
-    const struct tr_json *name = id ? need(t, item, "name") : NULL;
-    const struct tr_json *args = name ? need(t, item, "arguments") : NULL;
-    struct tr_emit *e = t->out;
-
-    if (!args)
-        return -EINVAL;
-    if (*open == NONE) {
-        open_message(e, open, "assistant", 9);
-        tr_emit_knull(e, "content");
-        *open = ASSISTANT;
-    }
-    if (*open == ASSISTANT) {
-        tr_emit_key(e, "tool_calls");
-        tr_emit_arr(e);
-        *open = CALLS;
-    }
-    tr_emit_obj(e);
-    tr_emit_kstrn(e, "id", id->u.s, id->len);
-    tr_emit_kstr(e, "type", "function");
-    tr_emit_key(e, "function");
-    tr_emit_obj(e);
-    tr_emit_kstrn(e, "name", name->u.s, name->len);
-    tr_emit_kstrn(e, "arguments", args->u.s, args->len);
-    tr_emit_obj_end(e);
-    tr_emit_obj_end(e);
-    return 0;
-}
-
-static int call_output(const struct translator *t, const struct tr_json *item,
-                       enum open_message *open)
-{
-    const struct tr_json *id = need(t, item, "call_id");
-
-    if (!id)
-        return -EINVAL;
-    open_message(t->out, open, "tool", 4);
-    tr_emit_kstrn(t->out, "tool_call_id", id->u.s, id->len);
-    if (content(t, item, "output"))
-        return -EINVAL;
-    tr_emit_obj_end(t->out);
-    return 0;
-}
-
-static int input_item(const struct translator *t, const struct tr_json *item,
-                      enum open_message *open)
-{
-    const struct tr_json *type = TR_JSON_GET(item, "type");
-
-    if (item->type != TR_JSON_OBJECT)
-        return bad(t, item, "An input item must be an object.");
-    if (!type || type->type == TR_JSON_NULL || TR_JSON_EQ(type, "message"))
-        return message(t, item, open);
-    if (TR_JSON_EQ(type, "function_call"))
-        return function_call(t, item, open);
-    if (TR_JSON_EQ(type, "function_call_output"))
-        return call_output(t, item, open);
-    if (TR_JSON_EQ(type, "reasoning"))
-        return 0;
-    if (TR_JSON_EQ(type, "item_reference"))
-        return unsupported(t, item, "Items are not stored: send the item itself.");
-    return unsupported(t, type, "Input items of this type are not supported.");
-}
-
-static int messages(const struct translator *t)
-{
-    const struct tr_json *input = field(t, "input"), *say = field(t, "instructions");
-    enum open_message open = NONE;
-    struct tr_emit *e = t->out;
-
-    if (!input)
-        return tr_fault_set(t->f, TR_ERR_BAD_PARAM, "input", "input is required.");
-    if (input->type != TR_JSON_STRING && (input->type != TR_JSON_ARRAY || input->len == 0))
-        return bad(t, input, "input must be a string or an array with at least one item.");
-    tr_emit_key(e, "messages");
-    tr_emit_arr(e);
-    if (say && say->len) {
-        open_message(e, &open, "system", 6);
-        tr_emit_kstrn(e, "content", say->u.s, say->len);
-        tr_emit_obj_end(e);
-    }
-    if (input->type == TR_JSON_STRING) {
-        open_message(e, &open, "user", 4);
-        tr_emit_kstrn(e, "content", input->u.s, input->len);
-        tr_emit_obj_end(e);
-    }
-    for (struct tr_json_it it = tr_json_iter(input); tr_json_step(&it);)
-        if (input_item(t, it.val, &open))
-            return -EINVAL;
-    close_message(e, &open);
-    tr_emit_arr_end(e);
+            return tr_responses_bad(t, it.val, "metadata holds strings of at most 512 bytes.");
     return 0;
 }
 
 /* ---- other fields ---- */
 
 /* Those that chat completions call the same, and those of ours that every dialect has. */
-static void copy_fields(const struct translator *t)
+static void copy_fields(const struct tr_responses_in *t)
 {
     static const char *const same[] = {"model",
                                        "temperature",
@@ -399,7 +187,7 @@ static void copy_fields(const struct translator *t)
                                        "no_stop_trim"};
 
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
-        const struct tr_json *v = field(t, same[i]);
+        const struct tr_json *v = tr_responses_field(t, same[i]);
         if (!v)
             continue;
         tr_emit_key(t->out, same[i]);
@@ -408,7 +196,7 @@ static void copy_fields(const struct translator *t)
 }
 
 /* What is flat here is an object of its own there: all of `from` but its type under `name`. */
-static void nest(const struct translator *t, const struct tr_json *from, const char *name)
+static void nest(const struct tr_responses_in *t, const struct tr_json *from, const char *name)
 {
     struct tr_emit *e = t->out;
 
@@ -426,7 +214,7 @@ static void nest(const struct translator *t, const struct tr_json *from, const c
     tr_emit_obj_end(e);
 }
 
-static void put_or_nest(const struct translator *t, const struct tr_json *v, const char *name)
+static void put_or_nest(const struct tr_responses_in *t, const struct tr_json *v, const char *name)
 {
     const struct tr_json *type = TR_JSON_GET(v, "type");
 
@@ -436,10 +224,11 @@ static void put_or_nest(const struct translator *t, const struct tr_json *v, con
         tr_emit_json(t->out, t->doc, v);
 }
 
-static void tools(const struct translator *t)
+static void tools(const struct tr_responses_in *t)
 {
-    const struct tr_json *list = field(t, "tools"), *choice = field(t, "tool_choice");
-    const struct tr_json *format = TR_JSON_GET(field(t, "text"), "format");
+    const struct tr_json *list = tr_responses_field(t, "tools"),
+                         *choice = tr_responses_field(t, "tool_choice");
+    const struct tr_json *format = TR_JSON_GET(tr_responses_field(t, "text"), "format");
 
     if (list) {
         tr_emit_key(t->out, "tools");
@@ -458,12 +247,12 @@ static void tools(const struct translator *t)
     }
 }
 
-static bool wants_logprobs(const struct translator *t)
+static bool wants_logprobs(const struct tr_responses_in *t)
 {
-    const struct tr_json *top = field(t, "top_logprobs");
+    const struct tr_json *top = tr_responses_field(t, "top_logprobs");
     int64_t n = 0;
 
-    for (struct tr_json_it it = tr_json_iter(field(t, "include")); tr_json_step(&it);)
+    for (struct tr_json_it it = tr_json_iter(tr_responses_field(t, "include")); tr_json_step(&it);)
         if (TR_JSON_EQ(it.val, "message.output_text.logprobs"))
             return true;
     return top && tr_json_i64(top, &n) == 0 && n > 0;
@@ -474,9 +263,9 @@ static bool is_true(const struct tr_json *v)
     return tr_json_is(v, TR_JSON_BOOL) && v->u.b;
 }
 
-static void other_fields(const struct translator *t, bool background)
+static void other_fields(const struct tr_responses_in *t, bool background)
 {
-    const struct tr_json *max = field(t, "max_output_tokens");
+    const struct tr_json *max = tr_responses_field(t, "max_output_tokens");
     struct tr_emit *e = t->out;
 
     copy_fields(t);
@@ -487,7 +276,7 @@ static void other_fields(const struct translator *t, bool background)
     }
     if (wants_logprobs(t))
         tr_emit_kbool(e, "logprobs", true);
-    tr_emit_kbool(e, "stream", background || is_true(field(t, "stream")));
+    tr_emit_kbool(e, "stream", background || is_true(tr_responses_field(t, "stream")));
     tr_emit_kstr(e, "on_disconnect", background ? "hold" : "cancel");
 }
 
@@ -507,9 +296,9 @@ static const char *const repeated[] = {"max_output_tokens",
                                        "tools",
                                        "instructions"};
 
-static void keep_field(struct tr_emit *e, const struct translator *t, const char *name)
+static void keep_field(struct tr_emit *e, const struct tr_responses_in *t, const char *name)
 {
-    const struct tr_json *v = field(t, name);
+    const struct tr_json *v = tr_responses_field(t, name);
 
     if (!v)
         return;
@@ -518,7 +307,7 @@ static void keep_field(struct tr_emit *e, const struct translator *t, const char
 }
 
 /* Without `background` what does not fit is not repeated. */
-static int keep(const struct translator *t, struct tr_emit *e, bool background)
+static int keep(const struct tr_responses_in *t, struct tr_emit *e, bool background)
 {
     tr_emit_obj(e);
     for (size_t i = 0; i < sizeof(repeated) / sizeof(repeated[0]); i++) {
@@ -543,17 +332,17 @@ static int keep(const struct translator *t, struct tr_emit *e, bool background)
 static int translate(const struct tr_json_doc *doc, const struct tr_json *body,
                      struct tr_translation *out, struct tr_fault *f)
 {
-    struct translator t = {.doc = doc, .body = body, .out = &out->body, .f = f};
+    struct tr_responses_in t = {.doc = doc, .body = body, .out = &out->body, .f = f};
 
     if (check_types(&t) || check_words(&t) || refuse(&t))
         return -EINVAL;
-    bool background = is_true(field(&t, "background"));
+    bool background = is_true(tr_responses_field(&t, "background"));
     tr_emit_obj(t.out);
-    if (messages(&t))
+    if (tr_responses_messages(&t))
         return -EINVAL;
     other_fields(&t, background);
     tr_emit_obj_end(t.out);
-    out->detached = background && !is_true(field(&t, "stream"));
+    out->detached = background && !is_true(tr_responses_field(&t, "stream"));
     return keep(&t, &out->keep, background);
 }
 

@@ -2,8 +2,9 @@
 /* frontend/api_responses.h - what the files of OpenAI's Responses dialect share.
  *
  * Frontend only.  api_responses.c: a request as one of chat completions, the row of the dialect;
- * api_responses_event.c: events, bodies; api_responses_object.c: the response object;
- * api_responses_id.c: what is asked about a response by its id.
+ * api_responses_input.c: its input items; api_responses_event.c: events, bodies;
+ * api_responses_object.c: the response object; api_responses_id.c: what is asked about a response by its
+ * id; api_responses_page.c: the list of its input items.
  *
  * A request's own words that the object repeats are *kept* with the ask (ask.h), as a JSON object of
  * those fields that were given: instructions, tools, metadata, ... and, of a background response, the
@@ -13,6 +14,26 @@
 #define TR_FRONTEND_API_RESPONSES_H
 
 #include "frontend/api.h"
+
+/* ---- api_responses.c, api_responses_input.c: any thread ---- */
+
+/* A request that is being translated. */
+struct tr_responses_in {
+    const struct tr_json_doc *doc;
+    const struct tr_json *body;
+    struct tr_emit *out;
+    struct tr_fault *f;
+};
+
+/* A fault at `v`: -EINVAL. */
+int tr_responses_bad(const struct tr_responses_in *t, const struct tr_json *v, const char *why);
+int tr_responses_unsupported(const struct tr_responses_in *t, const struct tr_json *v,
+                             const char *why);
+/* A field of the body; NULL if it is absent or null. */
+const struct tr_json *tr_responses_field(const struct tr_responses_in *t, const char *name);
+
+/* Writes `messages`: instructions and input.  0, or -EINVAL with the fault. */
+int tr_responses_messages(const struct tr_responses_in *t);
 
 /* ---- api_responses_event.c: of the dialect's row (event.h) ---- */
 
@@ -67,6 +88,26 @@ enum { TR_RESPONSE_ID_BYTES = 64 };
 
 /* The id of the response's message, from the response's. */
 void tr_response_item_id(const char *id, char out[TR_RESPONSE_ID_BYTES]);
+
+/* ---- api_responses_page.c ---- */
+
+enum { TR_RESPONSE_ITEMS = 20 }; /* in a page, unless it is said */
+
+/* A page of input items. */
+struct tr_response_page {
+    uint32_t limit;
+    bool ascending;
+    int64_t after; /* -1: from the beginning */
+};
+
+/* ?limit, ?order, ?after: the name of an item.  0, or -EINVAL with *f. */
+int tr_response_page_read(const struct tr_http_request *rq, struct tr_response_page *g,
+                          struct tr_fault *f);
+
+/* The items of the page, of an array that is open, and the members of the list that follow it.  `doc`: what
+ * is kept of the request, which another process may have written; NULL: nothing. */
+void tr_response_page_put(struct tr_emit *e, const struct tr_response_page *g,
+                          struct tr_stream_id id, const struct tr_json_doc *doc);
 
 /* ---- api_responses_id.c ---- */
 

@@ -24,16 +24,9 @@
 #define ADMIT_NS (1000000000ull)      /* a new one is waited for */
 #define CANCEL_NS (5 * 1000000000ull) /* a cancel is */
 
-enum { ARG_BYTES = 96, ITEMS_MAX = 100, ITEMS_DEFAULT = 20 };
+enum { ARG_BYTES = 96 };
 
 enum kind { ACCEPTED, GET, ITEMS, CANCEL, DELETE };
-
-/* A page of input items. */
-struct page {
-    uint32_t limit;
-    bool ascending;
-    int64_t after; /* -1: from the beginning */
-};
 
 struct tr_poll {
     struct tr_fe *fe;
@@ -45,7 +38,7 @@ struct tr_poll {
     uint64_t look_ns, pause_ns; /* when next, and the pause after that */
     bool told;                  /* the engine has been told what is wanted */
     struct tr_ask *ask;         /* as the ring has it; NULL: not looked at yet */
-    struct page page;
+    struct tr_response_page page;
     bool telling; /* the text is in the making */
     struct tr_retell tell;
     struct tr_emit text; /* a JSON string */
@@ -232,88 +225,6 @@ static void give_deleted(struct tr_poll *p)
     tr_api_reply(fe, finish(p));
 }
 
-/* ---- input items ---- */
-
-static void item_name(const struct tr_poll *p, uint32_t index, char out[ARG_BYTES])
-{
-    snprintf(out, ARG_BYTES, "item_%x_%x_%u", p->id.slot, p->id.gen, index);
-}
-
-static void text_content(struct tr_emit *e, const struct tr_json *role, const struct tr_json *text)
-{
-    tr_emit_key(e, "content");
-    tr_emit_arr(e);
-    tr_emit_obj(e);
-    tr_emit_kstr(e, "type", TR_JSON_EQ(role, "assistant") ? "output_text" : "input_text");
-    tr_emit_kstrn(e, "text", text->u.s, text->len);
-    if (TR_JSON_EQ(role, "assistant")) {
-        tr_emit_key(e, "annotations");
-        tr_emit_raw(e, "[]", 2);
-    }
-    tr_emit_obj_end(e);
-    tr_emit_arr_end(e);
-}
-
-/* One item as it was sent, with the members that every item has. */
-static void put_item(struct tr_emit *e, const struct tr_json_doc *doc, const struct tr_json *item,
-                     const char *id)
-{
-    const struct tr_json *role = TR_JSON_GET(item, "role");
-
-    tr_emit_obj(e);
-    tr_emit_kstr(e, "id", id);
-    tr_emit_kstr(e, "status", "completed");
-    if (item->type == TR_JSON_STRING || !TR_JSON_GET(item, "type"))
-        tr_emit_kstr(e, "type", "message");
-    if (item->type == TR_JSON_STRING) {
-        tr_emit_kstr(e, "role", "user");
-        text_content(e, NULL, item);
-    }
-    for (struct tr_json_it it = tr_json_iter(item); tr_json_step(&it);) {
-        if (!it.key || TR_JSON_EQ(it.key, "id") || TR_JSON_EQ(it.key, "status"))
-            continue;
-        if (TR_JSON_EQ(it.key, "content") && it.val->type == TR_JSON_STRING) {
-            text_content(e, role, it.val);
-            continue;
-        }
-        tr_emit_keyn(e, it.key->u.s, it.key->len);
-        tr_emit_json(e, doc, it.val);
-    }
-    tr_emit_obj_end(e);
-}
-
-static const struct tr_json *item_at(const struct tr_json *input, uint32_t index)
-{
-    struct tr_json_it it = tr_json_iter(input);
-
-    if (!tr_json_is(input, TR_JSON_ARRAY))
-        return input;
-    while (tr_json_step(&it))
-        if (it.index == index)
-            return it.val;
-    return NULL;
-}
-
-static void put_page(const struct tr_poll *p, struct tr_emit *e, const struct tr_json_doc *doc,
-                     const struct tr_json *input)
-{
-    uint32_t n = !input ? 0 : input->type == TR_JSON_ARRAY ? input->len : 1, told = 0;
-    const struct page *g = &p->page;
-    char name[ARG_BYTES], first[ARG_BYTES] = "", last[ARG_BYTES] = "";
-    int64_t at = g->ascending ? g->after + 1 : (g->after < 0 ? (int64_t)n : g->after) - 1;
-
-    for (; at >= 0 && at < n && told < g->limit; at += g->ascending ? 1 : -1) {
-        item_name(p, (uint32_t)at, name);
-        put_item(e, doc, item_at(input, (uint32_t)at), name);
-        memcpy(told++ ? last : first, name, sizeof(name));
-        memcpy(last, name, sizeof(name));
-    }
-    tr_emit_arr_end(e);
-    tr_emit_kstr(e, "first_id", first[0] ? first : NULL);
-    tr_emit_kstr(e, "last_id", last[0] ? last : NULL);
-    tr_emit_kbool(e, "has_more", at >= 0 && at < n);
-}
-
 static void give_items(struct tr_poll *p)
 {
     struct tr_emit *e = &p->fe->json;
@@ -326,7 +237,7 @@ static void give_items(struct tr_poll *p)
     tr_emit_kstr(e, "object", "list");
     tr_emit_key(e, "data");
     tr_emit_arr(e);
-    put_page(p, e, doc, doc ? TR_JSON_GET(tr_json_root(doc), "input") : NULL);
+    tr_response_page_put(e, &p->page, p->id, doc);
     tr_emit_obj_end(e);
     tr_json_free(doc);
     give(p, e);
@@ -488,7 +399,7 @@ static struct tr_poll *ask(struct tr_fe *fe, struct tr_exchange *x, struct tr_st
                           .due_ns = now + wait,
                           .look_ns = now,
                           .pause_ns = LOOK_NS,
-                          .page = {.limit = ITEMS_DEFAULT, .after = -1}};
+                          .page = {.limit = TR_RESPONSE_ITEMS, .after = -1}};
     memcpy(p->key, key, sizeof(p->key));
     TAILQ_INSERT_TAIL(&fe->polls, p, link);
     fe->wake_ns = now;
@@ -573,37 +484,13 @@ void tr_responses_delete(struct tr_exchange *x, const struct tr_http_request *rq
     ask_by_id(x, rq, ctx, DELETE);
 }
 
-/* ?limit, ?order, ?after: the name of an item. */
-static int read_page(const struct tr_http_request *rq, struct page *g, struct tr_fault *f)
-{
-    char buf[ARG_BYTES];
-    int64_t limit = ITEMS_DEFAULT;
-    int len = query(rq, "limit", buf);
-
-    if (len != -ENOENT &&
-        (len < 0 || tr_api_read_number(buf, (size_t)len, &limit) || limit < 1 || limit > ITEMS_MAX))
-        return tr_fault_set(f, TR_ERR_BAD_PARAM, "limit", "limit is a number from 1 to 100.");
-    g->limit = (uint32_t)limit;
-    len = query(rq, "order", buf);
-    g->ascending = len > 0 && strcmp(buf, "asc") == 0;
-    if (len != -ENOENT && !g->ascending && (len < 0 || strcmp(buf, "desc") != 0))
-        return tr_fault_set(f, TR_ERR_BAD_PARAM, "order", "order is asc or desc.");
-    len = query(rq, "after", buf);
-    const char *last = len > 0 ? strrchr(buf, '_') : NULL;
-    g->after = -1;
-    if (len != -ENOENT && (!last || tr_api_read_number(last + 1, strlen(last + 1), &g->after) ||
-                           g->after > UINT32_MAX))
-        return tr_fault_set(f, TR_ERR_BAD_PARAM, "after", "after is the id of an input item.");
-    return 0;
-}
-
 void tr_responses_items(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
     struct tr_fault f;
-    struct page page;
+    struct tr_response_page page;
 
-    if (read_page(rq, &page, &f)) {
+    if (tr_response_page_read(rq, &page, &f)) {
         tr_api_refuse(fe, x, &f);
         return;
     }
