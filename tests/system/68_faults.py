@@ -13,17 +13,21 @@ them.  CELL: a word that the names of the cells to run contain."""
 import itertools
 import queue
 
+import fault_carriers as carriers
+import oip
+from fault_carriers import Left
 from lib import *
 from lib import _servers
 
 COMP, CHAT, NATIVE = "/v1/completions", "/v1/chat/completions", "/v1/streams"
-RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
+RESPONSES, MESSAGES, INFER = "/v1/responses", "/v1/messages", oip.INFER
 FORMAT = {CHAT: "?format=chat", MESSAGES: "?format=anthropic"}
 KILLS, STOP = ("kill", "segv", "abort"), ("stop",)
 SERVICES = 6  # at the same time: a cell mostly waits
+BESIDE = 11   # requests beside the target, of kinds in turn; TOKENRING_TEST_LONG: one of every other kind
 FRONTENDS = 2
 FLAGS = dict(TINY, sim_step_us=1000, sim_prefill_us=50, prefill_chunk=64, max_seqs=4, max_queue=24,
-             frontends=FRONTENDS, ledger_wait_ms=60000)
+             frontends=FRONTENDS, ledger_wait_ms=60000, grpc_port=0)
 
 # ---- what clients ask for and how they read it --------------------------------------------------
 
@@ -107,43 +111,54 @@ def take_anthropic(a, v):
                    "completion_tokens": u["output_tokens"]}
 
 
-class Left(Exception):
-    """The reader was told to go."""
+def take_oip(a, v):
+    a.add(0, v.text or "")
+    if v.error:
+        a.ends["error"] = v.parameters["error_code"]
+    elif v.last in (True, None):
+        a.usage = v.outputs
+        a.ends[0] = v.outputs["finish_reason"]
 
 
-def events(conn, mark, leave):
-    """The events of a chunked body, each the text between two marks, until `leave` is set."""
-    buf = ""
-    while True:
-        while not leave.is_set() and not conn.buf and not select.select([conn.sock], [], [], 0.02)[0]:
-            pass
-        if leave.is_set():
-            raise Left
-        chunk = conn.chunk()
-        if not chunk:
-            return
-        buf += chunk.decode("utf-8")
+# How the events of a streamed answer come: what `take` gets of each, from the pieces of the carrier.
+
+def events(pieces, mark):
+    """The text between two marks."""
+    buf = b""
+    for piece in pieces:
+        buf += piece
         while mark in buf:
             event, buf = buf.split(mark, 1)
-            yield event
+            yield event.decode("utf-8")
 
 
-def sse(conn, leave):
-    for event in events(conn, "\n\n", leave):
+def sse(pieces):
+    for event in events(pieces, b"\n\n"):
         data = [line[6:] for line in event.split("\n") if line.startswith("data: ")]
         if data:
-            yield data[0]
+            yield data[0] if data[0] == "[DONE]" else strict_json(data[0])
 
 
-def ndjson(conn, leave):
-    yield from events(conn, "\n", leave)
+def ndjson(pieces):
+    yield from map(strict_json, events(pieces, b"\n"))
+
+
+def messages(pieces):
+    yield from pieces
+
+
+def answers(pieces):
+    yield from map(oip.stream_answer, pieces)
 
 
 class Kind:
     """A row of KINDS.  `frames` reads the events of a streamed answer (None: it comes in one piece),
-    `take` understands one, `resume` is what a GET of a stream that was cut needs (None: it is lost)."""
+    `take` understands one, `resume` is what a GET of a stream that was cut needs (None: it is lost),
+    `carrier` is one of fault_carriers.py."""
 
-    def __init__(self, name, path, take, frames=None, resume=None, headers=(), **body):
+    def __init__(self, name, path, take, frames=None, resume=None, headers=(), carrier=carriers.Http1, **body):
+        self.carrier = carrier
+        self.early = frames and carrier.early  # its head is there before its first token
         self.name, self.path, self.take, self.frames = name, path, take, frames
         self.resume, self.headers, self.body = resume, list(headers), body
         self.seed = 7000 + sum(name.encode())
@@ -182,6 +197,15 @@ KINDS = [
     Kind("messages resumable", MESSAGES, take_anthropic, sse, resume=[], headers=["X-Tokenring-Resume: 1"],
          stream=True, **SEEDED),
     Kind("messages", MESSAGES, take_anthropic, sse, stream=True, **GREEDY),
+    Kind("WebSocket resumable", NATIVE, take_native, messages, resume=[], carrier=carriers.Socket,
+         on_disconnect="hold", **SEEDED),
+    Kind("WebSocket", NATIVE, take_native, messages, carrier=carriers.Socket, **GREEDY),
+    Kind("HTTP/2 resumable", NATIVE, take_native, sse, resume=[], carrier=carriers.Http2,
+         on_disconnect="hold", **SEEDED),
+    Kind("HTTP/2", CHAT, take_openai, sse, carrier=carriers.Http2, **USAGE, **GREEDY),
+    Kind("HTTP/2 in one piece", COMP, take_openai, carrier=carriers.Http2, **SEEDED),
+    Kind("gRPC", INFER + "ModelStreamInfer", take_oip, answers, carrier=carriers.Grpc, **SEEDED),
+    Kind("gRPC in one piece", INFER + "ModelInfer", take_oip, carrier=carriers.Grpc, **GREEDY),
 ]
 SHAPES = {
     "plain": {"prompt": "The sea ", "max_tokens": 60},
@@ -202,10 +226,10 @@ class Reader:
         self.headers, self.leave = threading.Event(), threading.Event()
         self.left, self.back = threading.Event(), threading.Event()
         self.home, self.at = None, None  # the frontend that had it; the one to come back to, once
-        self.conn = s.conn()
-        self.port = self.conn.sock.getsockname()[1]
-        self.conn.send(request("POST", kind.path, kind.request(shape, stop),
-                               kind.headers + [f"X-Request-Id: {rid}"]))
+        self.wire = kind.carrier(s)
+        self.port = self.wire.port
+        self.wire.ask(kind, kind.request(shape, stop), rid)
+        self.rid = self.wire.row_of(rid)
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -219,9 +243,12 @@ class Reader:
                 until(self._let_go)
         except Exception as e:  # told by the cell, with all else that it saw
             self.odd = repr(e)
+        try:
+            self.wire.close()
+        except ValueError as e:
+            self.odd = self.odd or repr(e)
         self.left.set()
         self.headers.set()
-        self.conn.close()
 
     def _let_go(self):
         """Nobody comes back for it.  Whoever takes the connection may be killed."""
@@ -235,30 +262,26 @@ class Reader:
             self.cut = True
         except Left:
             self.leave.clear()
-            self.conn.reset()
+            self.wire.go()
             self.left.set()
 
     def _begin(self):
         if not self.kind.frames:
-            r = self.conn.response()
-            self.kind.take(self.answer, r.json)
+            self.kind.take(self.answer, self.wire.whole())
             self.answer.whole = True
             return
-        status, _, head = self.conn.head()
+        status, self.id = self.wire.begin()
         if status != 200:
-            raise ValueError(f"{status} {self.conn.drain()[-300:]}")
-        self.id = head["x-tokenring-stream"]
+            raise ValueError(f"{status} {self.wire.refused()}")
         self.headers.set()
         self._events()
 
     def _events(self):
-        whole = self.kind.take in (take_native, take_anthropic)  # they have no [DONE]
-        for data in self.kind.frames(self.conn, self.leave):
-            if data == "[DONE]":
+        whole = self.kind.take not in (take_openai, take_responses)  # the others have no [DONE]
+        for v in self.kind.frames(self.wire.pieces(self.leave)):
+            if v == "[DONE]":
                 whole = True
-                continue
-            v = strict_json(data)
-            if v.get("type") != "keepalive":
+            elif self.kind.take is take_oip or v.get("type") != "keepalive":
                 self.kind.take(self.answer, v)
         self.answer.whole = whole
 
@@ -267,21 +290,26 @@ class Reader:
         self.resumed += 1
         if self.resumed > 100:
             raise ValueError("resumed again and again")
-        path = f"{NATIVE}/{self.id}{FORMAT.get(self.kind.path, '')}"
-        last = [f"Last-Event-ID: {self.id}:{self.answer.numbers[-1]}"] if self.answer.numbers else []
-        if self.kind.path == RESPONSES:
-            path = f"{RESPONSES}/resp_{self.id[3:]}?stream=true" + "".join(
-                f"&starting_after={n}" for n in self.answer.numbers[-1:])
-            last = []
-        self.conn, self.at = self.s.conn_at(self.at) if self.at else self.s.conn(), None
-        self.conn.send(request("GET", path, headers=list(self.kind.resume) + last))
-        status, _, head = self.conn.head()
+        last = self.answer.numbers[-1:]
+        self.wire.close()
+        self.wire, self.at = self.kind.carrier(self.s, self.at), None
+        status, _ = self.wire.resume(self.kind, *self._way(last))
         if status == 503:
             time.sleep(0.05)
         elif status != 200:
-            raise ValueError(f"resumed: {status} {self.conn.drain()[-300:]}")
+            raise ValueError(f"resumed: {status} {self.wire.refused()}")
         else:
             self._events()
+
+    def _way(self, last):
+        """What resume() of the carrier is told besides."""
+        if self.kind.carrier is carriers.Socket:
+            return self.id, {"after": n for n in last}
+        if self.kind.path == RESPONSES:
+            after = "".join(f"&starting_after={n}" for n in last)
+            return f"{RESPONSES}/resp_{self.id[3:]}?stream=true{after}", self.kind.resume
+        return (f"{NATIVE}/{self.id}{FORMAT.get(self.kind.path, '')}",
+                self.kind.resume + [f"Last-Event-ID: {self.id}:{n}" for n in last])
 
 
 # ---- how far a request is -----------------------------------------------------------------------
@@ -380,8 +408,11 @@ def kinds_of(point, phase):
 
 
 class Cell:
-    def __init__(self, phase, point, action, kind):
+    def __init__(self, phase, point, action, kind, turn):
         self.phase, self.point, self.action, self.kind = PHASES[phase], point, action, kind
+        at = KINDS.index(kind) + 1 + 5 * turn
+        others = [k for i in range(at, at + len(KINDS)) if (k := KINDS[i % len(KINDS)]) is not kind]
+        self.others = others if LONG else others[:BESIDE]
         self.name = f"{action} at {point}, {phase}, {kind}"
         self.role = point.split(".")[0]
 
@@ -395,7 +426,7 @@ def matrix():
             i = next(turn)
             for phase in phases if LONG else [phases[i % len(phases)]]:
                 kinds = kinds_of(point, phase)
-                out += [Cell(phase, point, a, k)
+                out += [Cell(phase, point, a, k, i)
                         for a in (actions if LONG else [actions[i % len(actions)]])
                         for k in (kinds if LONG else [kinds[i % len(kinds)]])]
     n = len(out) // 3 + 1
@@ -497,9 +528,9 @@ def block(bench, n):
 def owners(s):
     """{port of a client: the frontend that has it}"""
     out = {}
-    for pid in s.processes()["frontend"]:
+    for pid, ours in itertools.product(s.processes()["frontend"], (s.port, oip.port_of(s))):
         with contextlib.suppress(OSError):
-            out.update({port: pid for port in clients_of(pid, s.port)})
+            out.update({port: pid for port in clients_of(pid, ours)})
     return out
 
 
@@ -624,14 +655,13 @@ def run_cell(cell, bench):
     bench.forgive(cell)
     before = restarts(s)
     blockers = block(bench, FLAGS["max_seqs"]) if cell.phase.how == "blocked" else []
-    others = [k for k in KINDS if k is not cell.kind]
-    whole = [bench.start(k, "plain", "other") for k in others if not k.frames]
-    n = sum(k.body.get("n", 1) for k in others if not k.frames) + len(blockers)
+    whole = [bench.start(k, "plain", "other") for k in cell.others if not k.early]
+    n = sum(k.body.get("n", 1) for k in cell.others if not k.early) + len(blockers)
     until(lambda: s.metric("requests_running") + s.metric("requests_waiting") >= n or
           all(not r.thread.is_alive() for r in whole))
-    readers = whole + [bench.start(k, "plain", "other") for k in others if k.frames]
+    readers = whole + [bench.start(k, "plain", "other") for k in cell.others if k.early]
     for r in readers:
-        if r.kind.frames:
+        if r.kind.early:
             r.headers.wait(WAIT)
         r.back.set()
     target, dead, hit = happen(cell, bench, readers, blockers)
