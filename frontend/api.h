@@ -47,9 +47,9 @@ int tr_api_read_number(const char *text, size_t len, int64_t *out);
 /* The object {"prompt_tokens":...} as the value of `usage`. */
 void tr_api_usage(struct tr_emit *e, const struct tr_usage *u);
 
-tr_handler tr_api_resume, tr_api_ws, tr_api_models, tr_api_model, tr_api_tokenize, tr_api_detokenize,
-    tr_api_health, tr_api_livez, tr_api_startupz, tr_api_version, tr_api_server_info,
-    tr_api_model_info, tr_api_metrics;
+tr_handler tr_api_resume, tr_api_ws, tr_api_models, tr_api_model, tr_api_tokenize,
+    tr_api_detokenize, tr_api_health, tr_api_livez, tr_api_startupz, tr_api_version,
+    tr_api_server_info, tr_api_model_info, tr_api_metrics;
 
 /* NDJSON, or SSE with ids: by Accept (api_native.c). */
 enum tr_frame tr_api_native_frame(const struct tr_http_request *rq);
