@@ -412,6 +412,8 @@ def credits():
         equal(s.row(rid)["reason"], "slow_client", "credit that never comes ends it as a slow reader")
         end = w.end("c")
         equal((end["type"], end["reason"]), ("response.cancelled", "slow_client"), "and he is told")
+        w.start("e", body(1, 5), credit=1)
+        equal((w.end("e")["type"], w.tokens("e")), ("response.incomplete", 5), "an answer that is complete comes whole")
         w.start("d", body(1, 5))
         check(w.end("d"), "the connection goes on")
 
