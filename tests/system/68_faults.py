@@ -345,7 +345,8 @@ PHASES = {p.name: p for p in (
     Phase("finishing", "plain", "engine.end.fields"),
     Phase("gated", "plain", how="gated"),
     Phase("settled", "plain", "engine.end.fields"),
-    Phase("leaving", "plain", kinds=[k for k in STREAMED if k in LOST], how="leaves", **DECODE),
+    # Endless: it does not come to its end before somebody has seen that a frontend is dead.
+    Phase("leaving", "endless", kinds=[k for k in STREAMED if k in LOST], how="leaves", **DECODE),
     Phase("detaching", "plain", kinds=RESUMABLE, how="leaves", **DECODE),
     Phase("held", "plain", kinds=RESUMABLE, how="away", **DECODE),
     Phase("returning", "plain", kinds=RESUMABLE, how="returns", **DECODE),
@@ -702,7 +703,7 @@ def undisturbed(flags):
     """({(kind, shape): Truth}, {kind: stop string})"""
     truth, stops = {}, {}
     with Server(flags) as s:
-        for shape in ("plain", *sorted({p.shape for p in PHASES.values()} - {"plain"})):
+        for shape in ("plain", *sorted({p.shape for p in PHASES.values()} - {"plain", "endless"})):
             readers = [Reader(s, k, shape, f"{k.name}-{shape}".replace(" ", "-"), stops.get(k.name))
                        for k in KINDS]
             for r in readers:
