@@ -445,6 +445,8 @@ class Bench:
         self.values = {p for p, what in Faults.names().items() if "value:" in what}
         warm = self.s.post(COMP, completion("x", max_tokens=1), headers=["X-Request-Id: warm"])
         check(warm.status == 200 and self.s.row("warm") and self.s.idle(), "the service works", warm.text)
+        ended = 'slots{state="ended"}'
+        check(until(lambda: self.look()[ended] == 0), "its slot is given back")
         self.gauges, self.fds = self.look(), self.descriptors()
 
     def look(self):
