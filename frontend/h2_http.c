@@ -303,8 +303,12 @@ void tr_h2_http_timeout(struct tr_h2_stream *s)
 {
     struct h2_http *r = s->state;
     s->body_ns = 0;
-    if (s->service != &tr_h2_http || r->done)
+    if (s->service != &tr_h2_http)
         return;
+    if (r->done) { /* the rest of a body that nobody needs */
+        tr_h2_reset(s, TR_H2_NO_ERROR);
+        return;
+    }
     s->h->d->stats.timeouts++;
     tr_exchange_error(&r->x, TR_ERR_REQUEST_TIMEOUT, NULL, NULL);
 }

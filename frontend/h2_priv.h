@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/h2_priv.h - what h2.c (the connection), h2_head.c (heads), h2_stream.c (one stream's bytes)
+/* frontend/h2_priv.h - what h2.c (the connection), h2_session.c (the library), h2_head.c (heads), h2_stream.c (one stream's bytes)
  * and h2_http.c (one stream as an exchange) share.
  *
  * Nobody else includes it. */
@@ -92,6 +92,9 @@ struct tr_h2 {
 void tr_h2_send(struct tr_h2 *h); /* everything that may go, into the connection's output */
 void tr_h2_ping_conn(struct tr_h2 *h);
 void tr_h2_last_word(struct tr_h2 *h);
+
+/* h2_session.c: 0, or an error of the library; the session may be there all the same. */
+int tr_h2_session_open(struct tr_h2 *h);
 
 /* h2_head.c: one field of a request's head; the head is complete, and s->http says it, or s->bad; lines
  * "Name: value" of an answer's head or trailers, which are changed.  0 or an error of the library. */
