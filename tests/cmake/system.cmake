@@ -8,7 +8,52 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
   add_executable(system_ws_echo ${CMAKE_SOURCE_DIR}/tests/system/ws_echo.c)
   target_link_libraries(system_ws_echo PRIVATE frontend tr_flags)
   find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
-  set(scripts 10_start 20_http 21_framing 30_api 31_gemma 32_qwen 33_responses 34_anthropic 35_websocket 36_http2 37_tls 38_grpc 39_fields 40_streams 41_coalescing 45_endings 46_events 47_silence 48_text 48_matrix 50_cancel 52_disconnect 53_counting 54_speculation 55_flow 56_scheduling 57_resume 58_cut_points 59_prefix_cache 60_processes 61_sandbox 65_replace 66_engine_death 70_ledger 71_postgres 72_ledger_tool 73_spool 75_resources 80_field 85_replay 86_top 87_bench)
+  set(scripts
+    10_start
+    20_http
+    21_framing
+    30_api
+    31_gemma
+    32_qwen
+    33_responses
+    34_anthropic
+    35_websocket
+    36_http2
+    37_tls
+    38_grpc
+    39_fields
+    40_streams
+    41_coalescing
+    45_endings
+    46_events
+    47_silence
+    48_matrix
+    48_text
+    50_cancel
+    52_disconnect
+    53_counting
+    55_flow
+    56_scheduling
+    57_resume
+    58_cut_points
+    60_processes
+    61_sandbox
+    65_replace
+    66_engine_death
+    70_ledger
+    71_postgres
+    72_ledger_tool
+    73_spool
+    75_resources
+    80_field
+    85_replay
+    86_top
+    87_bench
+  )
+  # Mostly the arithmetic of a model, which is slow with sanitizers and has its own tests there.
+  if(NOT TOKENRING_SANITIZE)
+    list(APPEND scripts 54_speculation 59_prefix_cache)
+  endif()
   if(TOKENRING_FAULTS)
     list(APPEND scripts 68_faults)
   endif()
