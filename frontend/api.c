@@ -70,6 +70,19 @@ const struct tr_dialect *tr_dialect_of(unsigned api)
     return api < TR_APIS ? dialects[api] : NULL;
 }
 
+void tr_api_ask(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
+                const struct tr_dialect *dialect, int (*make)(struct tr_task *t))
+{
+    struct tr_task *t = tr_task_new(fe, x, rq);
+
+    if (!t)
+        return;
+    t->dialect = dialect;
+    t->make = make;
+    t->answer = tr_api_reply_made;
+    tr_task_run(t);
+}
+
 /* ---- headers that change the request ---- */
 
 static int read_timeout(const struct tr_http_request *rq, struct tr_ask *a, struct tr_fault *f)

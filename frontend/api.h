@@ -34,6 +34,11 @@ void tr_api_reply(struct tr_fe *fe, struct tr_exchange *x);
 /* Answers what a task has written (an `answer` of task.h). */
 void tr_api_reply_made(struct tr_task *t, struct tr_fe *fe, struct tr_exchange *x);
 
+/* The way of every POST that starts no work: `make` writes the answer of the body (task.h); `dialect`
+ * NULL: it needs none. */
+void tr_api_ask(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
+                const struct tr_dialect *dialect, int (*make)(struct tr_task *t));
+
 /* api_misc.c: which of the keys' streams these are; keys come with authentication. */
 void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES]);
 

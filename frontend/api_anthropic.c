@@ -449,14 +449,8 @@ static void count(struct tr_exchange *x, const struct tr_http_request *rq, void 
                                                  .translate = translate_count,
                                                  .fields = tr_anthropic_fields,
                                                  .n_fields = N_FIELDS};
-    struct tr_task *t = tr_task_new(ctx, x, rq);
 
-    if (!t)
-        return;
-    t->dialect = &as_counted;
-    t->make = make_count;
-    t->answer = tr_api_reply_made;
-    tr_task_run(t);
+    tr_api_ask(x, rq, ctx, &as_counted, make_count);
 }
 
 /* ---- the dialect ---- */

@@ -186,21 +186,9 @@ static int make_tokens(struct tr_task *t)
     return rc;
 }
 
-static void run_task(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
-                     int (*make)(struct tr_task *t))
-{
-    struct tr_task *t = tr_task_new(fe, x, rq);
-
-    if (!t)
-        return;
-    t->make = make;
-    t->answer = tr_api_reply_made;
-    tr_task_run(t);
-}
-
 void tr_api_tokenize(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
-    run_task(x, rq, ctx, make_tokens);
+    tr_api_ask(x, rq, ctx, NULL, make_tokens);
 }
 
 /* text: scratch of TR_EVENT_TEXT_CAP. */
@@ -249,7 +237,7 @@ static int make_text(struct tr_task *t)
 
 void tr_api_detokenize(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
-    run_task(x, rq, ctx, make_text);
+    tr_api_ask(x, rq, ctx, NULL, make_text);
 }
 
 /* ---- probes ---- */

@@ -367,14 +367,7 @@ static int count(struct tr_task *t)
 
 static void input_tokens(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
-    struct tr_task *t = tr_task_new(ctx, x, rq);
-
-    if (!t)
-        return;
-    t->dialect = &tr_dialect_responses;
-    t->make = count;
-    t->answer = tr_api_reply_made;
-    tr_task_run(t);
+    tr_api_ask(x, rq, ctx, &tr_dialect_responses, count);
 }
 
 static void compact(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "frontend/conn_priv.h"
+#include "frontend/timer.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -69,11 +70,7 @@ void tr_conn_arm(struct tr_conn *c)
     uint64_t at = c->state == TR_CONN_DEAD ? 0 : deadline(c);
     if (!at || (c->armed_ns && c->armed_ns <= at))
         return;
-    uint64_t now = tr_now_ns(), left = at > now ? at - now : 0;
-    struct timeval tv = {(time_t)(left / SECOND), (suseconds_t)(left % SECOND / 1000 + 1)};
-    if (tv.tv_usec >= 1000000)
-        tv = (struct timeval){tv.tv_sec + 1, 0};
-    if (event_add(&c->timer, &tv) == 0)
+    if (tr_timer_at(&c->timer, at) == 0)
         c->armed_ns = at;
     else
         c->d->clock_missed = true; /* the tick sees to it */

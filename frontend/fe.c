@@ -6,6 +6,7 @@
 #include "frontend/api.h"
 #include "frontend/grpc.h"
 #include "frontend/hold.h"
+#include "frontend/timer.h"
 #include "frontend/tls.h"
 #include "frontend/worker.h"
 #include "shm/bell.h"
@@ -241,14 +242,6 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     (void)arg;
 }
 
-static void arm_wake(struct tr_fe *fe)
-{
-    uint64_t now = tr_now_ns(), left = fe->wake_ns > now ? fe->wake_ns - now : 0;
-
-    event_add(fe->wake_ev, &(struct timeval){(time_t)(left / 1000000000),
-                                             (suseconds_t)(left % 1000000000 / 1000)});
-}
-
 static bool pump(struct tr_fe *fe)
 {
     fe->wake_ns = 0;
@@ -284,7 +277,7 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
     moved = look_at_control(fe);
     moved |= pump(fe) || fe->n_due;
     if (fe->wake_ns)
-        arm_wake(fe);
+        tr_timer_at(fe->wake_ev, fe->wake_ns);
     event_base_loop(fe->base, moved ? EVLOOP_ONCE | EVLOOP_NONBLOCK : EVLOOP_ONCE);
     tr_bell_awake(-1, sleeping);
 }

@@ -3,6 +3,7 @@
 #include "frontend/grpc_priv.h"
 
 #include "base/clock.h"
+#include "frontend/timer.h"
 #include "frontend/carrier.h"
 
 #include <stdio.h>
@@ -103,8 +104,7 @@ static void arm(struct tr_grpc_call *c, uint64_t timeout_ns)
     uint64_t left = c->deadline_ns > now ? c->deadline_ns - now : 0;
     if (left / 1000000000 > 365 * 86400ull) /* no call is as old as that */
         return;
-    event_add(&c->timer, &(struct timeval){(time_t)(left / 1000000000),
-                                           (suseconds_t)(left % 1000000000 / 1000)});
+    tr_timer_at(&c->timer, c->deadline_ns);
 }
 
 /* ---- the head ---- */

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "frontend/timer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -104,7 +105,7 @@ static uint64_t ping_deadline(const struct tr_h2 *h)
 static void arm(struct tr_h2 *h)
 {
     struct tr_h2_stream *s;
-    uint64_t at = sooner(idle_deadline(h), ping_deadline(h)), now = tr_now_ns();
+    uint64_t at = sooner(idle_deadline(h), ping_deadline(h));
     if (h->drain_ns && !h->last_said)
         at = sooner(at, h->drain_ns + LAST_WORD_NS);
     TAILQ_FOREACH(s, &h->open, open_link)
@@ -112,11 +113,7 @@ static void arm(struct tr_h2 *h)
     h->rearm = false;
     if (!at || (h->armed_ns && h->armed_ns <= at))
         return;
-    uint64_t left = at > now ? at - now : 0;
-    struct timeval tv = {(time_t)(left / SECOND), (suseconds_t)(left % SECOND / 1000 + 1)};
-    if (tv.tv_usec >= 1000000)
-        tv = (struct timeval){tv.tv_sec + 1, 0};
-    if (event_add(&h->timer, &tv) == 0)
+    if (tr_timer_at(&h->timer, at) == 0)
         h->armed_ns = at;
     else
         h->rearm = true; /* in the next turn */

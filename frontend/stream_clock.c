@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "frontend/hold.h"
+#include "frontend/timer.h"
 
 /* What a failed stream's socket has not taken stands before the event that says so: cut when it takes
  * nothing for so long, or not all of it in so long. */
@@ -85,9 +86,7 @@ void tr_stream_remind(struct tr_stream *s, uint64_t at)
 {
     if (s->armed_ns && s->armed_ns <= at)
         return;
-    uint64_t now = tr_now_ns(), us = at > now ? (at - now + 999) / 1000 : 0;
-    struct timeval tv = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
-    if (event_add(&s->timer, &tv) == 0)
+    if (tr_timer_at(&s->timer, at) == 0)
         s->armed_ns = at;
     else
         s->fe->clock_missed = true; /* the tick sees to it */

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "frontend/protocol.h"
+#include "frontend/timer.h"
 #include "frontend/ws_accept.h"
 
 #include <errno.h>
@@ -119,9 +120,7 @@ static void arm(struct tr_ws_session *s)
 
     if (!at || (s->armed_ns && s->armed_ns <= at))
         return;
-    uint64_t now = tr_now_ns(), us = at > now ? (at - now) / 1000 + 1 : 0;
-    struct timeval tv = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
-    s->armed_ns = event_add(&s->timer, &tv) == 0 ? at : 0;
+    s->armed_ns = tr_timer_at(&s->timer, at) == 0 ? at : 0;
 }
 
 void tr_ws_session_ping(struct tr_ws_session *s)

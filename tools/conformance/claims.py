@@ -57,6 +57,19 @@ def raises(area, kind, fn, claim):
     return None
 
 
+async def fails(area, kind, what, claim):
+    """The same of what is awaited."""
+    try:
+        out = await what
+    except Exception as e:
+        error = e
+
+        def again():
+            raise error
+        return raises(area, kind, again, claim)
+    return raises(area, kind, lambda: out, claim)
+
+
 def post(path, body, headers=()):
     """(status, headers, body as text) of a plain request."""
     r = urllib.request.Request(URL + path, json.dumps(body).encode(), {"Content-Type": "application/json", **dict(headers)})

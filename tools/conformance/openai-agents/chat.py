@@ -37,19 +37,6 @@ async def joined(a):
     return text
 
 
-async def fails(area, kind, what, claim):
-    try:
-        out = await what
-    except kind as e:
-        check(area, True, claim)
-        return e
-    except Exception as e:
-        check(area, False, claim, repr(e))
-    else:
-        check(area, False, claim, f"gave {out!r}")
-    return None
-
-
 async def whole():
     text, usage = words(**SOON)
     got = await Runner.run(agent(), PROMPT)

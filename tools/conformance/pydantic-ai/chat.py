@@ -47,19 +47,6 @@ async def cancel():
         await asyncio.gather(t, return_exceptions=True)
 
 
-async def fails(area, kind, what, claim):
-    try:
-        out = await what
-    except kind as e:
-        check(area, True, claim)
-        return e
-    except Exception as e:
-        check(area, False, claim, repr(e))
-    else:
-        check(area, False, claim, f"gave {out!r}")
-    return None
-
-
 async def error():
     e = await fails("error", ModelHTTPError, agent(top_p=5).run(PROMPT), "a bad value")
     check("error", e and e.status_code == 400 and "top_p" in str(e.body), "its field", e)
