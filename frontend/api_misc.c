@@ -6,7 +6,7 @@
 #include "frontend/params.h"
 #include "frontend/task.h"
 #include "text/encode.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include "frontend/event.h"
 #include "frontend/fault.h"
 #include "frontend/fe.h"
-#include "frontend/json.h"
+#include "base/json.h"
 #include "shm/extra.h"
 #include "text/stop.h"
 

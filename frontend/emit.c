@@ -2,7 +2,7 @@
 #include "frontend/emit.h"
 
 #include "base/assert.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

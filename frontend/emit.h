@@ -11,7 +11,7 @@
 #ifndef TR_FRONTEND_EMIT_H
 #define TR_FRONTEND_EMIT_H
 
-#include "frontend/json.h"
+#include "base/json.h"
 
 #include <stdbool.h>
 #include <stddef.h>

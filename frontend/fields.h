@@ -20,7 +20,7 @@
 #define TR_FRONTEND_FIELDS_H
 
 #include "frontend/fault.h"
-#include "frontend/json.h"
+#include "base/json.h"
 
 #include <stddef.h>
 

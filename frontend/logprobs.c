@@ -2,7 +2,7 @@
 /* frontend/logprobs.c - see logprobs.h. */
 #include "frontend/logprobs.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

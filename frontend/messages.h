@@ -14,7 +14,7 @@
 #define TR_FRONTEND_MESSAGES_H
 
 #include "frontend/fault.h"
-#include "frontend/json.h"
+#include "base/json.h"
 #include "text/jinja_value.h"
 
 /* A list of dicts in `ctx`, which borrows from the document.  NULL and *f. */

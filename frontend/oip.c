@@ -3,9 +3,9 @@
  * answered is in oip_reply.c. */
 #include "frontend/oip.h"
 
-#include "frontend/json.h"
+#include "base/json.h"
 #include "oip.pb-c.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* frontend/ws_call.c - see ws_call.h. */
 #include "frontend/ws_call.h"
 
-#include "frontend/json.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * that a frame announces, answers some violations without a code, and queues a pong for each ping. */
 #include "frontend/ws_wire.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <wslay/wslay.h>
 

@@ -2,7 +2,7 @@
 /* text/bpe.c - see bpe.h. */
 #include "text/bpe.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "text/vocab_priv.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  *
  * Path: http > tokens > subq > engine > step > ring > [detok] > event > frame > socket
  *
- * The bytes of the tokens are joined and read as UTF-8 (text/utf8.h): text comes out as soon as it
+ * The bytes of the tokens are joined and read as UTF-8 (base/utf8.h): text comes out as soon as it
  * is certain, bytes that can never become valid as U+FFFD at once, and only the beginning of an
  * unfinished character is held.  So no character is ever sent by halves or taken back.
  *
@@ -11,7 +11,7 @@
 #ifndef TR_TEXT_DETOK_H
 #define TR_TEXT_DETOK_H
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "text/vocab.h"
 
 struct tr_detok {

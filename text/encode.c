@@ -5,7 +5,7 @@
 #include "text/bpe.h"
 #include "text/pretok.h"
 #include "text/spm.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "text/vocab_priv.h"
 
 #include <errno.h>

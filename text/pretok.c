@@ -3,7 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/pretok.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <pcre2.h>

@@ -2,7 +2,7 @@
 /* text/spm.c - see spm.h. */
 #include "text/spm.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "text/vocab_priv.h"
 
 #include <errno.h>

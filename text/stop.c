@@ -2,7 +2,7 @@
 /* text/stop.c - see stop.h. */
 #include "text/stop.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

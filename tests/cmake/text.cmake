@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 
-foreach(noun utf8 vocab pretok bpe spm encode detok stop scan)
+foreach(noun vocab pretok bpe spm encode detok stop scan)
   tr_unit_test(text ${noun})
 endforeach()
 tr_program_test(golden text ${CMAKE_SOURCE_DIR}/tests/golden/text.c text PkgConfig::JANSSON)

@@ -3,7 +3,7 @@
  * must not depend on it.  Each message is read as a ModelInferRequest, and what that becomes is JSON. */
 #include "base/assert.h"
 #include "frontend/grpc_read.h"
-#include "frontend/json.h"
+#include "base/json.h"
 #include "frontend/oip.h"
 #include "pieces.h"
 

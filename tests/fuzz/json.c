@@ -3,7 +3,7 @@
  * the emitter as a text that is accepted again. */
 #include "base/assert.h"
 #include "frontend/emit.h"
-#include "frontend/json.h"
+#include "base/json.h"
 
 #include <string.h>
 

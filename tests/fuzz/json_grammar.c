@@ -3,7 +3,7 @@
  * takes them and reads what jansson reads; with one thing twisted both take it or neither. */
 #include "base/assert.h"
 #include "frontend/emit.h"
-#include "frontend/json.h"
+#include "base/json.h"
 #include "pick.h"
 #include "testoracle/json_oracle.h"
 

@@ -3,7 +3,7 @@
  * another one, within its bound. */
 #include "base/assert.h"
 #include "frontend/event.h"
-#include "frontend/json.h"
+#include "base/json.h"
 #include "shm/extra.h"
 
 #include <string.h>

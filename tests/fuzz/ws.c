@@ -5,7 +5,7 @@
 #include "base/assert.h"
 #include "frontend/ws_call.h"
 #include "frontend/ws_wire.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

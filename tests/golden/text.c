@@ -5,7 +5,7 @@
  *   golden_text [smollm2|gemma3] */
 #include "text/encode.h"
 #include "text/scan.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "text/vocab.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "testoracle/json_oracle.h"
 
-#include "frontend/json.h"
+#include "base/json.h"
 
 #include <jansson.h>
 

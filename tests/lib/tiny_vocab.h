@@ -8,6 +8,7 @@
 #define TR_TESTS_TINY_VOCAB_H
 
 #include "testlib/gguf_write.h"
+#include "testlib/rand.h"
 #include "text/vocab.h"
 
 #include <stdlib.h>
@@ -113,13 +114,6 @@ static inline struct tr_vocab *tiny_open(const struct tiny *t, struct tr_errbuf 
     while (n > 0)
         free(names[--n]);
     return v;
-}
-
-/* A small generator, the same everywhere. */
-static inline uint32_t tiny_rand(uint64_t *s)
-{
-    *s = *s * 6364136223846793005ULL + 1442695040888963407ULL;
-    return (uint32_t)(*s >> 33);
 }
 
 #endif

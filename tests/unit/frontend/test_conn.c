@@ -2,7 +2,7 @@
 /* A real loop, a real loopback socket, tiny handlers.  Server and clients live in one thread: the
  * client pumps the loop while it waits. */
 #include "base/clock.h"
-#include "frontend/json.h"
+#include "base/json.h"
 #include "frontend/listen.h"
 #include "frontend/route.h"
 

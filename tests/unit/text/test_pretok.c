@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "testlib/tiny_vocab.h"
 #include "text/pretok.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <criterion/criterion.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asking a parsed tree: members, walks, numbers, places. */
-#include "frontend/json.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <math.h>

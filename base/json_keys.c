@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "frontend/json_keys.h"
+#include "base/json_keys.h"
 
 #include <errno.h>
 #include <stdlib.h>

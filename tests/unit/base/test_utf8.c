@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "testlib/tiny_vocab.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
+#include "testlib/rand.h"
 
 #include <criterion/criterion.h>
 

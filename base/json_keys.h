@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/json_keys.h - whether a key stands twice in an object; for json.c.
+/* base/json_keys.h - whether a key stands twice in an object; for json.c.
  *
  * Linear in the members however they are chosen: small objects are compared pair by pair, larger
  * ones go through a table with a keyed hash, so nobody can send keys that meet. */
-#ifndef TR_FRONTEND_JSON_KEYS_H
-#define TR_FRONTEND_JSON_KEYS_H
+#ifndef TR_BASE_JSON_KEYS_H
+#define TR_BASE_JSON_KEYS_H
 
-#include "frontend/json.h"
+#include "base/json.h"
 
 /* Key of the hash: zero at the start of a parse, drawn when first needed. */
 struct tr_json_seed {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "frontend/emit.h"
-#include "frontend/json.h"
+#include "base/json.h"
 #include "testoracle/json_oracle.h"
 
 #include <criterion/criterion.h>

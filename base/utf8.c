@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text/utf8.c - see utf8.h.  Well-formed sequences: The Unicode Standard, table 3-7. */
-#include "text/utf8.h"
+/* base/utf8.c - see utf8.h.  Well-formed sequences: The Unicode Standard, table 3-7. */
+#include "base/utf8.h"
 
 #include <string.h>
 

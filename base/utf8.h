@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text/utf8.h - incremental UTF-8: bytes in, valid UTF-8 out.
+/* base/utf8.h - incremental UTF-8: bytes in, valid UTF-8 out.
  *
  * Bytes that are not UTF-8 become U+FFFD, one for each maximal subpart of an ill-formed sequence
  * (The Unicode Standard, 3.9, "U+FFFD Substitution of Maximal Subparts"): F0 9F 98 followed by
@@ -9,8 +9,8 @@
  * surrogate (ED A0 to ED BF) are two U+FFFD only when the next byte comes, whatever it is.
  *
  * Any process, any thread; no allocation. */
-#ifndef TR_TEXT_UTF8_H
-#define TR_TEXT_UTF8_H
+#ifndef TR_BASE_UTF8_H
+#define TR_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/json.h - strict JSON (RFC 8259) from a socket into a flat tree.
+/* base/json.h - strict JSON (RFC 8259) from a socket into a flat tree.
  *
  * Path: http [body > json] > tokens > subq > engine > step > ring > detok > event > socket
  *
- * Frontend only.  Not recursive, linear in the length of the text, and bounded: depth by
+ * Pure, any thread.  Not recursive, linear in the length of the text, and bounded: depth by
  * TR_JSON_DEPTH, values by TR_JSON_NODES (so at most 24 MB beside the text, and never more than
  * 12 bytes per byte of text plus one copy of it for strings that hold escapes).
  *
@@ -14,8 +14,8 @@
  *
  * Kept: NUL inside strings (lengths are counted), integers exactly from -2^63 to 2^64-1, and of
  * every number its own text, so that 10, 10.0, 1e1 and 4294967297 can be told apart. */
-#ifndef TR_FRONTEND_JSON_H
-#define TR_FRONTEND_JSON_H
+#ifndef TR_BASE_JSON_H
+#define TR_BASE_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "frontend/json.h"
+#include "base/json.h"
 
-#include "frontend/json_keys.h"
-#include "text/utf8.h"
+#include "base/json_keys.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
