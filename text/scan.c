@@ -42,6 +42,14 @@ static int decide(struct tr_scan *s, size_t held, size_t fresh, const char *out,
     return TR_SCAN_STOPPED;
 }
 
+static bool is_shown(const struct tr_scan *s, int32_t id)
+{
+    for (uint32_t i = 0; i < s->n_shown; i++)
+        if (s->shown[i] == id)
+            return true;
+    return false;
+}
+
 int tr_scan_push(struct tr_scan *s, int32_t id, char *out, size_t *len)
 {
     size_t fresh;
@@ -51,7 +59,10 @@ int tr_scan_push(struct tr_scan *s, int32_t id, char *out, size_t *len)
         return TR_SCAN_STOPPED;
     }
     size_t held = unhold(s, out);
+    bool skip = s->detok.skip_special;
+    s->detok.skip_special = skip && !is_shown(s, id);
     int rc = tr_detok_push(&s->detok, id, out + held, &fresh);
+    s->detok.skip_special = skip;
     if (rc < 0)
         return rc;
     return decide(s, held, fresh, out, len);

@@ -22,6 +22,10 @@ struct tr_scan {
     tr_stop_state state;
     bool include_stop; /* the stop string that matched is part of the text */
     int16_t stop;      /* index of the stop string that matched, -1: none yet */
+    /* Control tokens that give their name although the others give nothing: markers that are looked for
+     * in the text (text/split.h).  Borrowed; set before the first push. */
+    const int32_t *shown;
+    uint32_t n_shown;
 };
 
 /* Most bytes one call can give: the text of the token and what was held of a stop string. */

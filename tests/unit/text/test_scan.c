@@ -253,6 +253,24 @@ Test(scan, control_tokens_are_left_out_and_a_character_goes_on_across_them)
 }
 
 /* The longest piece of nothing but bad bytes, after held bytes, with a held beginning of a stop. */
+Test(scan, a_control_token_that_is_shown_gives_its_name)
+{
+    int32_t eos = tr_vocab_eos(sim), ids[] = {'a', eos, 'b'};
+    struct tr_scan s;
+    char out[TR_SCAN_TEXT_MAX];
+    size_t n, len;
+    const char *name = tr_vocab_bytes(sim, eos, &n);
+
+    tr_scan_init(&s, sim, NULL, true);
+    s.shown = &eos;
+    s.n_shown = 1;
+    for (size_t i = 0; i < 3; i++) {
+        cr_assert_eq(tr_scan_push(&s, ids[i], out, &len), TR_SCAN_GO);
+        cr_assert_eq(len, i == 1 ? n : 1);
+        cr_assert_eq(memcmp(out, i == 1 ? name : i ? "b" : "a", len), 0);
+    }
+}
+
 Test(scan, one_call_never_gives_more_than_the_promised_maximum)
 {
     static char piece[TR_VOCAB_PIECE_MAX + 1];
