@@ -205,7 +205,7 @@ static void after(struct tr_split *s, char b, struct tr_parts *out)
     } else if (close == IS && s->inside) {
         s->n_held = 0;
         s->inside = false;
-    } else if (many && n == 1 && memchr(",;{", *p, 3)) {
+    } else if (many && n == 1 && (*p == ',' || *p == ';' || *p == '{')) {
         bool list = s->list;
         tr_split_begin_head(s, s->by_marker);
         s->list = list;
