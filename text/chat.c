@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What a template may take when it is parsed.  Nesting is as deep as at a rendering. */
 #define TEMPLATE_MAX ((size_t)4 << 20)
@@ -84,4 +85,27 @@ enum tr_jerr tr_chat_render(const struct tr_chat *chat, struct tr_jctx *ctx, str
     *out = (struct tr_chat_text){
         .text = text.p, .len = text.len, .user = text.user, .n_user = text.n_user};
     return TR_JERR_OK;
+}
+
+int tr_chat_continue(struct tr_jctx *ctx, struct tr_chat_text *out, const char *text, size_t len)
+{
+    static const char tag[] = TR_CHAT_CONTINUE;
+    struct tr_jstr all = {
+        .p = out->text, .len = out->len, .user = out->user, .n_user = out->n_user};
+    struct tr_jstr word = tr_jstr_of(tag), trimmed = {.p = tag, .len = sizeof tag - 2};
+    struct tr_jstr wanted =
+        tr_jstr_strip(ctx, (struct tr_jstr){.p = text, .len = len}, NULL, true, true);
+    int64_t at = tr_jstr_rfind(all, trimmed, 0, all.len);
+
+    if (at < 0 || tr_jstr_find(all, wanted, 0, all.len) < 0)
+        return ctx->err ? -ENOMEM : -ENOENT;
+    bool kept = all.len - (size_t)at >= word.len && !memcmp(all.p + at, word.p, word.len);
+    struct tr_jstr cut = tr_jstr_part(ctx, all, 0, (size_t)at);
+    if (!kept) /* it trims: what is before the tag was to be at the end */
+        cut = tr_jstr_strip(ctx, cut, NULL, false, true);
+    if (ctx->err)
+        return -ENOMEM;
+    *out = (struct tr_chat_text){
+        .text = cut.p, .len = cut.len, .user = cut.user, .n_user = cut.n_user};
+    return 0;
 }

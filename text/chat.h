@@ -63,4 +63,13 @@ struct tr_chat_text {
 enum tr_jerr tr_chat_render(const struct tr_chat *chat, struct tr_jctx *ctx, struct tr_jv *vars,
                             struct tr_chat_text *out, struct tr_errbuf *err);
 
+/* Put behind the text that is to be continued, in the variables; the blank at its end tells whether the
+ * template trims what it prints. */
+#define TR_CHAT_CONTINUE "ZQ-CONTINUED-FROM-HERE "
+
+/* Cuts a rendered text where TR_CHAT_CONTINUE stands in it, as transformers does for
+ * continue_final_message; `text` is the message without it.  -ENOENT if the template did not print it
+ * whole, -ENOMEM at a limit.  No NUL follows the text then. */
+int tr_chat_continue(struct tr_jctx *ctx, struct tr_chat_text *out, const char *text, size_t len);
+
 #endif

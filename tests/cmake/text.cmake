@@ -13,7 +13,7 @@ tr_fuzz(text_split text)
 tr_fuzz(text_vocab text)
 
 tr_program_test(golden templates ${CMAKE_SOURCE_DIR}/tests/golden/templates.c text PkgConfig::JANSSON)
-foreach(noun jinja jinja_origin chat)
+foreach(noun jinja jinja_origin chat chat_traits)
   tr_unit_test(text ${noun})
 endforeach()
 tr_fuzz(jinja text)
