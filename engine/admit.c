@@ -78,7 +78,7 @@ static void wipe(struct tr_sched *sc, uint32_t slot, const struct tr_request *re
     if (req->prompt_len <= sc->s->config.n_ctx)
         memset(tr_ring_ids_rw(sc->s, slot), 0, req->prompt_len * sizeof(uint32_t));
     if (req->extra_len <= TR_EXTRA_BYTES)
-        memset(tr_ring_extra_rw(sc->s, slot), 0, req->extra_len);
+        tr_shm_wipe(tr_ring_extra_rw(sc->s, slot), req->extra_len);
 }
 
 /* Fills the fixed part of the ring from `req`, a copy.  False if the request is malformed; the ring

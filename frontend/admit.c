@@ -27,7 +27,7 @@ static void wipe_rest(struct tr_shm *s, uint32_t slot, uint32_t prompt_len, uint
     if (old->prompt_len > prompt_len && old->prompt_len <= s->config.n_ctx)
         memset(ids + prompt_len, 0, (old->prompt_len - prompt_len) * sizeof(*ids));
     if (old->extra_len > extra_len && old->extra_len <= TR_EXTRA_BYTES)
-        memset(tr_request_extra(s, slot) + extra_len, 0, old->extra_len - extra_len);
+        tr_shm_wipe(tr_request_extra(s, slot) + extra_len, old->extra_len - extra_len);
 }
 
 static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct tr_admitted *ad,

@@ -36,7 +36,9 @@ int tr_ask_pack(const struct tr_ask *a, uint8_t *out, size_t cap)
         make_view(a, &v);
         return tr_extra_pack_view(a->extra, &v, out, cap);
     }
-    return a->extra->n_bias || a->extra->n_stop ? tr_extra_pack(a->extra, out, cap) : 0;
+    return a->extra->n_bias || a->extra->n_stop || a->extra->grammar_len
+               ? tr_extra_pack(a->extra, out, cap)
+               : 0;
 }
 
 /* ---- out of it ---- */
@@ -111,6 +113,8 @@ static int read_ring(struct tr_ask *a, uint32_t slot)
     int rc = tr_extra_view(packed, len, a->fe->shm->config.n_vocab, a->extra, &v);
     if (!rc)
         rc = read_view(a, &v);
+    a->extra->grammar = NULL; /* the engine's affair, and borrowed */
+    a->extra->grammar_len = 0;
     free(packed);
     return rc;
 }

@@ -62,9 +62,12 @@ int tr_extra_pack_view(const struct tr_extra *e, const struct tr_view *v, uint8_
     struct sink k = {.out = out, .cap = cap};
     msgpack_packer p;
     msgpack_packer_init(&p, &k, sink_write);
-    int bad = msgpack_pack_map(&p, v ? 3 : 2) | pack_ids(&p, e);
+    int bad = msgpack_pack_map(&p, 2u + (v != NULL) + (e->grammar_len != 0)) | pack_ids(&p, e);
     if (v && !bad)
         bad = pack_view(&p, v);
+    if (e->grammar_len && !bad)
+        bad = msgpack_pack_str_with_body(&p, "grammar", 7) |
+              msgpack_pack_bin_with_body(&p, e->grammar, e->grammar_len);
     return bad ? -ENOSPC : (int)k.len;
 }
 
@@ -199,18 +202,35 @@ static bool get_view(struct in *in, struct tr_view *v)
     return get_text(in, TR_VIEW_KEPT_BYTES, &v->kept);
 }
 
+/* 1 to TR_GRAMMAR_BYTES bytes, in any of the lengths msgpack has for them. */
+static bool get_grammar(struct in *in, struct tr_extra *e)
+{
+    uint64_t t, n;
+    if (!get_be(in, 1, &t) || t < 0xc4 || t > 0xc6 || !get_be(in, 1u << (t - 0xc4), &n) || n == 0 ||
+        n > TR_GRAMMAR_BYTES || n > (size_t)(in->end - in->p))
+        return false;
+    e->grammar = in->p;
+    e->grammar_len = (uint32_t)n;
+    in->p += n;
+    return true;
+}
+
 int tr_extra_view(const uint8_t *in, size_t len, uint32_t n_vocab, struct tr_extra *e,
                   struct tr_view *v)
 {
     struct in r = {.p = in, .end = in + len};
-    e->n_bias = e->n_stop = 0;
+    e->n_bias = e->n_stop = e->grammar_len = 0;
+    e->grammar = NULL;
     if (len == 0)
         return -ENOENT;
-    uint64_t t;
-    bool ok = get_be(&r, 1, &t) && (t == 0x82 || t == 0x83) && get_key(&r, "bias") &&
-              get_bias(&r, n_vocab, e) && get_key(&r, "stop") && get_stop(&r, n_vocab, e) &&
-              (t == 0x82 || (get_key(&r, "view") && get_view(&r, v))) && r.p == r.end;
-    return !ok ? -EINVAL : t == 0x82 ? -ENOENT : 0;
+    uint64_t keys;
+    bool ok = get_be(&r, 1, &keys) && keys >= 0x82 && keys <= 0x84 && get_key(&r, "bias") &&
+              get_bias(&r, n_vocab, e) && get_key(&r, "stop") && get_stop(&r, n_vocab, e);
+    bool view = ok && get_key(&r, "view");
+    ok = ok && (!view || get_view(&r, v));
+    bool grammar = ok && get_key(&r, "grammar");
+    ok = ok && (!grammar || get_grammar(&r, e)) && keys == 0x82u + view + grammar && r.p == r.end;
+    return !ok ? -EINVAL : view ? 0 : -ENOENT;
 }
 
 int tr_extra_unpack(const uint8_t *in, size_t len, uint32_t n_vocab, struct tr_extra *e)

@@ -13,16 +13,16 @@
 
 #define TR_SHM_MAGIC 0x676e69726e6b6f74u /* "tokenring" without its first e, little-endian */
 enum {
-    TR_LAYOUT_VERSION = 5,
+    TR_LAYOUT_VERSION = 6,
     TR_LINE_BYTES = 64,
-    TR_MAX_AREAS = 64,      /* 2 x the largest number of frontends */
-    TR_MAX_TOP = 20,        /* alternatives in a logprob entry */
-    TR_MAX_CHOICES = 128,   /* slots in a group */
-    TR_EXTRA_BYTES = 65536, /* packed variable part of a request (shm/extra.h) */
-    TR_BILL_CAP = 4096,     /* records in the accounting queue */
-    TR_DELIVERY_CAP = 4096, /* records in a frontend's delivery queue */
-    TR_STEP_TIMES = 65536,  /* steps whose times are kept */
-    TR_ID_BYTES = 132,      /* a request id of <= 128 bytes and its NUL */
+    TR_MAX_AREAS = 64,        /* 2 x the largest number of frontends */
+    TR_MAX_TOP = 20,          /* alternatives in a logprob entry */
+    TR_MAX_CHOICES = 128,     /* slots in a group */
+    TR_EXTRA_BYTES = 5 << 16, /* packed variable part of a request (shm/extra.h) */
+    TR_BILL_CAP = 4096,       /* records in the accounting queue */
+    TR_DELIVERY_CAP = 4096,   /* records in a frontend's delivery queue */
+    TR_STEP_TIMES = 65536,    /* steps whose times are kept */
+    TR_ID_BYTES = 132,        /* a request id of <= 128 bytes and its NUL */
     TR_KEY_BYTES = 64
 };
 

@@ -368,6 +368,28 @@ void tr_shm_detach(struct tr_shm *s)
     memset(s, 0, sizeof(*s));
 }
 
+/* Whole pages inside [p, p + len) that are worth a system call. */
+static bool large_part(char *p, size_t len, char **from, size_t *bytes)
+{
+    enum { PAGE = 4096, WORTH = 16 * PAGE };
+    size_t skip = (size_t)(-(uintptr_t)p & (PAGE - 1));
+    *from = p + skip;
+    *bytes = len > skip ? (len - skip) & ~(size_t)(PAGE - 1) : 0;
+    return *bytes >= WORTH;
+}
+
+void tr_shm_wipe(void *p, size_t len)
+{
+    char *at = p, *from;
+    size_t n;
+    if (!large_part(at, len, &from, &n) || madvise(from, n, MADV_REMOVE)) {
+        memset(p, 0, len);
+        return;
+    }
+    memset(at, 0, (size_t)(from - at));
+    memset(from + n, 0, len - n - (size_t)(from - at));
+}
+
 uint64_t tr_shm_total_bytes(const struct tr_shm_config *c)
 {
     uint64_t n = 0;

@@ -98,6 +98,9 @@ void tr_shm_detach(struct tr_shm *s);
 /* Tests: everything in one process, read-write; roles are played by setting tr_role. */
 int tr_shm_attach_all(struct tr_shm *s, struct tr_shm_fds *fds, struct tr_errbuf *err);
 
+/* Zero, for who may write it.  Memory of many pages goes back to the system. */
+void tr_shm_wipe(void *p, size_t len);
+
 /* Bytes of address space of all regions together and per stream, for the start-up line. */
 uint64_t tr_shm_total_bytes(const struct tr_shm_config *c);
 uint64_t tr_shm_slot_bytes(const struct tr_shm_config *c);

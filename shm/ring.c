@@ -164,8 +164,8 @@ void tr_ring_reset(struct tr_shm *s, uint32_t slot)
     atomic_thread_fence(memory_order_release);
     TR_FAULT(ENGINE_RESET_GENERATION);
     memset(tr_ring_ids_rw(s, slot), 0, used * sizeof(uint32_t));
-    memset(tr_ring_extra_rw(s, slot), 0,
-           r->extra_len <= TR_EXTRA_BYTES ? r->extra_len : TR_EXTRA_BYTES);
+    tr_shm_wipe(tr_ring_extra_rw(s, slot),
+                r->extra_len <= TR_EXTRA_BYTES ? r->extra_len : TR_EXTRA_BYTES);
     uint64_t lps = atomic_load_explicit(&r->lp_tail, memory_order_relaxed);
     memset(place(s, slot) + tr_layout_ring_lp(&s->config), 0,
            (lps < s->config.window ? lps : s->config.window) * sizeof(struct tr_lp));

@@ -49,7 +49,8 @@ enum tr_finish {
     TR_FINISH_EOG, /* the model ended its turn */
     TR_FINISH_STOP_ID,
     TR_FINISH_STOP_STRING,
-    TR_FINISH_LENGTH /* max_tokens or the context */
+    TR_FINISH_LENGTH, /* max_tokens or the context */
+    TR_FINISH_GRAMMAR /* nothing may follow by its grammar */
 };
 
 /* Of queue_pos: its place has not been told since it began to wait. */

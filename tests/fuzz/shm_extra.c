@@ -42,10 +42,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                   (const uint8_t *)v.stop[i].p + v.stop[i].len <= data + size);
     TR_ASSERT(!has_view || (v.kept.len <= TR_VIEW_KEPT_BYTES &&
                             (const uint8_t *)v.kept.p + v.kept.len <= data + size));
+    TR_ASSERT(!a.grammar_len || (a.grammar_len <= TR_GRAMMAR_BYTES && a.grammar >= data &&
+                                 a.grammar + a.grammar_len <= data + size));
     int n = tr_extra_pack_view(&a, has_view ? &v : NULL, packed, sizeof(packed));
     TR_ASSERT(n > 0 &&
               tr_extra_view(packed, (size_t)n, N_VOCAB, &b, &w) == (has_view ? 0 : -ENOENT));
     TR_ASSERT(a.n_bias == b.n_bias && a.n_stop == b.n_stop);
+    TR_ASSERT(a.grammar_len == b.grammar_len &&
+              (!a.grammar_len || memcmp(a.grammar, b.grammar, a.grammar_len) == 0));
     TR_ASSERT(memcmp(a.bias, b.bias, a.n_bias * sizeof(a.bias[0])) == 0);
     TR_ASSERT(memcmp(a.stop_ids, b.stop_ids, a.n_stop * sizeof(a.stop_ids[0])) == 0);
     if (has_view)

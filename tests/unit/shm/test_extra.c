@@ -37,6 +37,9 @@ Test(extra, the_largest_fits_in_its_place)
     view = (struct tr_view){255, TR_VIEW_FLAGS, UINT64_MAX, UINT64_MAX, TR_VIEW_STOPS, {{0}}, {0}};
     static char kept[TR_VIEW_KEPT_BYTES];
     view.kept = (struct tr_str){kept, sizeof(kept)};
+    static uint8_t grammar[TR_GRAMMAR_BYTES];
+    in.grammar = grammar;
+    in.grammar_len = sizeof(grammar);
     for (uint32_t i = 0; i < TR_VIEW_STOPS; i++)
         view.stop[i] = (struct tr_str){text, sizeof(text)};
     int n = tr_extra_pack_view(&in, &view, buf, TR_EXTRA_BYTES);
@@ -45,6 +48,32 @@ Test(extra, the_largest_fits_in_its_place)
     cr_assert_eq(tr_extra_view(buf, (size_t)n, 1u << 24, &out, &seen), 0);
     cr_assert(seen.n_stop == TR_VIEW_STOPS && seen.stop[15].len == sizeof(text));
     cr_assert_eq(seen.kept.len, sizeof(kept));
+    cr_assert_eq(out.grammar_len, sizeof(grammar));
+}
+
+Test(extra, a_grammar_is_read_back_with_and_without_a_view)
+{
+    static const uint32_t len[] = {1, 255, 256, 65535, 65536, TR_GRAMMAR_BYTES};
+    static uint8_t grammar[TR_GRAMMAR_BYTES + 1];
+    for (size_t i = 0; i < sizeof(grammar); i++)
+        grammar[i] = (uint8_t)(i * 7);
+    in.grammar = grammar;
+    view = (struct tr_view){.kept = {"{}", 2}};
+    for (uint32_t i = 0; i < 2 * sizeof(len) / sizeof(*len); i++) {
+        in.grammar_len = len[i / 2];
+        int n = tr_extra_pack_view(&in, i % 2 ? &view : NULL, buf, sizeof(buf));
+        cr_assert_gt(n, 0);
+        cr_assert_eq(tr_extra_view(buf, (size_t)n, 10, &out, &seen), i % 2 ? 0 : -ENOENT);
+        cr_assert_eq(out.grammar_len, in.grammar_len);
+        cr_assert_eq(memcmp(out.grammar, grammar, in.grammar_len), 0);
+    }
+    in.grammar_len = TR_GRAMMAR_BYTES + 1;
+    int n = tr_extra_pack(&in, buf, sizeof(buf));
+    cr_assert_eq(tr_extra_unpack(buf, (size_t)n, 10, &out), -EINVAL);
+    in.grammar_len = 0; /* none is no key, not an empty one */
+    n = tr_extra_pack(&in, buf, sizeof(buf));
+    cr_assert_eq(tr_extra_unpack(buf, (size_t)n, 10, &out), 0);
+    cr_assert(!out.grammar && !out.grammar_len);
 }
 
 Test(extra, a_view_is_read_back)
@@ -114,6 +143,8 @@ Test(extra, every_cut_and_every_garbled_byte_is_survived)
     in.n_bias = 4;
     in.n_stop = 3;
     view = (struct tr_view){.n_stop = 2, .stop = {{"END", 3}, {"\n\n", 2}}, .kept = {"{}", 2}};
+    in.grammar = (const uint8_t *)"program";
+    in.grammar_len = 7;
     int n = tr_extra_pack_view(&in, &view, buf, sizeof(buf));
     for (int cut = 1; cut < n; cut++) {
         uint8_t *exact = malloc((size_t)cut);
@@ -132,6 +163,7 @@ Test(extra, every_cut_and_every_garbled_byte_is_survived)
         for (uint32_t b = 0; b < out.n_bias; b++)
             cr_assert_lt(out.bias[b].id, 100);
         cr_assert_leq(seen.kept.p + seen.kept.len, (char *)bad + n);
+        cr_assert(!out.grammar || out.grammar + out.grammar_len <= bad + n);
         for (uint32_t t = 0; t < seen.n_stop; t++)
             cr_assert_leq(seen.stop[t].p + seen.stop[t].len, (char *)bad + n);
     }

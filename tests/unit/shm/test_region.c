@@ -354,3 +354,28 @@ Test(region, impossible_sizes_are_refused_with_a_sentence)
     c.n_areas = TR_MAX_AREAS + 1;
     cr_assert_lt(tr_layout_check(&c, &err), 0);
 }
+
+Test(region, wiping_gives_large_memory_back_and_leaves_the_neighbours)
+{
+    enum { PAGE = 4096, PAGES = 64 };
+    struct stat st;
+    int fd = memfd_create("wipe", MFD_CLOEXEC);
+    cr_assert_eq(ftruncate(fd, PAGES * PAGE), 0);
+    char *p = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    cr_assert_neq(p, MAP_FAILED);
+    static const struct {
+        size_t from, len, kept_pages;
+    } c[] = {{100, 10, PAGES},
+             {100, 3 * PAGE, PAGES},
+             {100, 40 * PAGE, PAGES - 39},
+             {PAGE, 40 * PAGE, PAGES - 40},
+             {PAGE - 1, 40 * PAGE + 2, PAGES - 40}};
+    for (size_t i = 0; i < sizeof(c) / sizeof(*c); i++) {
+        memset(p, 1, PAGES * PAGE);
+        tr_shm_wipe(p + c[i].from, c[i].len);
+        fstat(fd, &st);
+        cr_assert_eq((size_t)st.st_blocks * 512, c[i].kept_pages * PAGE, "%zu", i);
+        for (size_t at = 0; at < PAGES * PAGE; at++)
+            cr_assert_eq(p[at], at < c[i].from || at >= c[i].from + c[i].len, "%zu: %zu", i, at);
+    }
+}
