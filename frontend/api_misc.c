@@ -127,19 +127,34 @@ static int encode_text(const struct tr_fe *fe, const struct tr_json *s, bool spe
     return 0;
 }
 
+static const struct tr_json *present(const struct tr_json *v)
+{
+    return v && v->type != TR_JSON_NULL ? v : NULL;
+}
+
+static int read_typed(const struct tr_json *body, const char *name, enum tr_json_type type,
+                      const struct tr_json **out, struct tr_fault *f)
+{
+    *out = present(tr_json_get(body, name, strlen(name)));
+    if (!*out || (*out)->type == type)
+        return 0;
+    return tr_fault_set(f, TR_ERR_BAD_PARAM, name, "%s must be an %s.", name,
+                        type == TR_JSON_ARRAY ? "array" : "object");
+}
+
 static int tokenize_chat(struct tr_ask *a, struct tr_fault *f)
 {
     if (a->messages->type != TR_JSON_ARRAY || a->messages->len == 0)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, "messages",
                             "messages must be an array with at least one message.");
+    if (read_flag(a->body, "continue_final_message", &a->continue_final, f) ||
+        read_typed(a->body, "chat_template_kwargs", TR_JSON_OBJECT, &a->template_args, f) ||
+        read_typed(a->body, "tools", TR_JSON_ARRAY, &a->tools, f) ||
+        read_typed(a->body, "documents", TR_JSON_ARRAY, &a->documents, f))
+        return -EINVAL;
     a->chat = true;
     a->n = 1;
     return tr_ask_encode(a, f);
-}
-
-static const struct tr_json *present(const struct tr_json *v)
-{
-    return v && v->type != TR_JSON_NULL ? v : NULL;
 }
 
 static int tokenize(struct tr_ask *a, struct tr_prompt *p, bool *strings, struct tr_fault *f)

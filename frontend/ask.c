@@ -61,7 +61,8 @@ static void drop_body(struct tr_ask *a)
     free(a->text);
     a->doc = NULL;
     a->text = NULL;
-    a->body = a->messages = a->prompt = a->template_args = a->documents = NULL;
+    a->body = a->messages = a->prompt = a->tools = NULL;
+    a->template_args = a->documents = a->effort = NULL;
 }
 
 static void drop_prompts(struct tr_ask *a)
@@ -248,47 +249,17 @@ static int encode_list(struct tr_ask *a, struct tr_fault *f)
 
 /* ---- chat ---- */
 
-static struct tr_jv *token_text(struct tr_jctx *ctx, const struct tr_vocab *v, int32_t id)
-{
-    size_t len = 0;
-    const char *p = id >= 0 ? tr_vocab_bytes(v, id, &len) : NULL;
-
-    return tr_jv_str(ctx, p ? p : "", len, false);
-}
-
-static struct tr_jv *template_vars(struct tr_ask *a, struct tr_jctx *ctx, struct tr_fault *f)
-{
-    struct tr_jv *d = tr_jv_dict(ctx), *messages;
-    const struct tr_vocab *v = a->fe->vocab;
-    int rc = 0;
-
-    messages = tr_messages_read(ctx, a->doc, a->messages, f);
-    if (!messages)
-        return NULL;
-    /* The request's own arguments first: they cannot replace what the server says. */
-    for (struct tr_json_it it = tr_json_iter(a->template_args); tr_json_step(&it);)
-        rc |= tr_jv_set(ctx, d, it.key->u.s, it.key->len, true,
-                        tr_messages_value(ctx, a->doc, it.val));
-    rc |= tr_jv_set(ctx, d, "messages", 8, false, messages);
-    rc |= tr_jv_set(ctx, d, "tools", 5, false, tr_jv_none(ctx));
-    rc |= tr_jv_set(ctx, d, "documents", 9, false,
-                    a->documents ? tr_messages_value(ctx, a->doc, a->documents) : tr_jv_none(ctx));
-    rc |= tr_jv_set(ctx, d, "add_generation_prompt", 21, false,
-                    tr_jv_bool(ctx, a->generation_prompt));
-    rc |= tr_jv_set(ctx, d, "bos_token", 9, false, token_text(ctx, v, tr_vocab_bos(v)));
-    rc |= tr_jv_set(ctx, d, "eos_token", 9, false, token_text(ctx, v, tr_vocab_eos(v)));
-    if (rc) {
-        tr_fault_set(f, TR_ERR_BAD_PARAM, "messages", "The messages are too large.");
-        return NULL;
-    }
-    return d;
-}
-
 static int encode_chat(struct tr_ask *a, struct tr_fault *f)
 {
+    const struct tr_messages m = {.doc = a->doc,
+                                  .messages = a->messages,
+                                  .tools = a->tools,
+                                  .documents = a->documents,
+                                  .args = a->template_args,
+                                  .effort = a->effort,
+                                  .generation_prompt = a->generation_prompt,
+                                  .continue_final = a->continue_final};
     struct tr_chat_text out;
-    struct tr_errbuf why;
-    int rc = -EINVAL;
 
     if (!a->fe->chat)
         return tr_fault_set(f, TR_ERR_UNSUPPORTED_PARAM, "messages",
@@ -296,15 +267,11 @@ static int encode_chat(struct tr_ask *a, struct tr_fault *f)
     struct tr_jctx *ctx = tr_jctx_open(NULL);
     if (!ctx)
         return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
-    struct tr_jv *vars = template_vars(a, ctx, f);
-    if (!vars || make_prompts(a, 1, f))
-        goto out;
-    if (tr_chat_render(a->fe->chat, ctx, vars, &out, &why)) {
-        tr_fault_set(f, TR_ERR_TEMPLATE, "messages", "%s", why.msg);
-        goto out;
-    }
-    rc = encode(a, out.text, out.len, out.user, out.n_user, false, &a->prompts[0], f);
-out:
+    int rc = make_prompts(a, 1, f);
+    if (rc == 0)
+        rc = tr_messages_render(&m, a->fe->chat, &a->fe->traits, a->fe->vocab, ctx, &out, f);
+    if (rc == 0)
+        rc = encode(a, out.text, out.len, out.user, out.n_user, false, &a->prompts[0], f);
     if (rc && tr_jctx_no_memory(ctx)) /* whatever it looked like */
         tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
     tr_jctx_close(ctx);

@@ -57,9 +57,11 @@ struct tr_ask {
     bool skip_special;
     bool include_stop;
     bool generation_prompt;
+    bool continue_final;
     uint32_t n;
     int64_t max_tokens; /* -1: as many as fit */
-    const struct tr_json *messages, *prompt, *template_args, *documents;
+    /* In the document, NULL if absent; given to the template: messages.h. */
+    const struct tr_json *messages, *prompt, *tools, *template_args, *documents, *effort;
     struct tr_stopset *stops; /* or NULL */
     struct tr_params params;  /* max_tokens, seed, choice and some flags come at admission */
     struct tr_extra *extra;   /* after tr_ask_admitted NULL, unless there are stop ids */

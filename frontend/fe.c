@@ -88,6 +88,7 @@ static int open_template(struct tr_fe *fe, struct tr_errbuf *err)
                        "the chat template cannot be used: %s (--chat-template FILE gives another "
                        "one, --chat-template none serves without)",
                        why.msg);
+    tr_chat_traits(fe->chat, &fe->traits);
     return 0;
 }
 

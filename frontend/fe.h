@@ -13,6 +13,7 @@
 #include "frontend/frontend.h"
 #include "shm/stat.h"
 #include "text/chat.h"
+#include "text/chat_traits.h"
 #include "text/vocab.h"
 
 #include <event2/event.h>
@@ -45,6 +46,7 @@ struct tr_fe {
 
     struct tr_vocab *vocab;
     struct tr_chat *chat; /* NULL: no template, chat is refused */
+    struct tr_chat_traits traits;
 
     /* What the control page said last (frontend.c). */
     uint32_t control_seen;

@@ -299,6 +299,25 @@ static int read_input(struct tr_param_reader *r, enum tr_api api)
     }
     a->template_args = r->v[F_chat_template_kwargs];
     a->documents = r->v[F_documents];
+    a->effort = r->v[F_reasoning_effort];
+    return 0;
+}
+
+/* How the text of a chat ends: with the beginning of an answer, or with that of its last message. */
+static int read_end_of_chat(struct tr_param_reader *r)
+{
+    struct tr_ask *a = r->a;
+
+    if (tr_param_bool(r, F_add_generation_prompt, &a->generation_prompt) ||
+        tr_param_bool(r, F_continue_final_message, &a->continue_final))
+        return -EINVAL;
+    if (a->continue_final && r->v[F_add_generation_prompt] && a->generation_prompt)
+        return TR_PARAM_BAD(r, F_continue_final_message,
+                            "Either the last message is continued or a new answer begins: "
+                            "add_generation_prompt must not be true.");
+    for (struct tr_json_it it = tr_json_iter(a->documents); tr_json_step(&it);)
+        if (it.val->type != TR_JSON_OBJECT)
+            return TR_PARAM_BAD(r, F_documents, "Each document must be an object.");
     return 0;
 }
 
@@ -339,8 +358,7 @@ static int read_rest(struct tr_param_reader *r)
     a->params.priority = (int32_t)priority;
     if (no_trim)
         a->include_stop = true;
-    if (a->chat ? tr_param_bool(r, F_add_generation_prompt, &a->generation_prompt)
-                : tr_param_bool(r, F_echo, &a->echo))
+    if (a->chat ? read_end_of_chat(r) : tr_param_bool(r, F_echo, &a->echo))
         return -EINVAL;
     if (r->v[F_timeout_s] && timeout_s <= 0)
         return TR_PARAM_BAD(r, F_timeout_s, "timeout_s must be larger than 0.");

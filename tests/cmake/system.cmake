@@ -24,6 +24,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     39_fields
     40_streams
     41_coalescing
+    42_messages
     45_endings
     46_events
     47_silence
