@@ -44,7 +44,6 @@ static void begin_delta(struct tr_stream *s, uint32_t choice)
 static void end_choice(struct tr_stream *s, const char *finish, const struct tr_event *ev)
 {
     struct tr_emit *e = &s->fe->json;
-    const struct tr_ask *a = s->ask;
 
     if (!finish && !(ev && ev->lp)) {
         tr_emit_bytes(e, "}", 1);
@@ -55,7 +54,7 @@ static void end_choice(struct tr_stream *s, const char *finish, const struct tr_
     tr_emit_obj_end(e);
     tr_emit_key(e, "logprobs");
     if (ev && ev->lp)
-        tr_lp_emit_chat(e, s->fe->vocab, a->params.n_top, ev->lp, ev->n_lp);
+        tr_lp_emit_chat(e, tr_stream_lp_style(s), ev->lp, ev->n_lp);
     else
         tr_emit_null(e);
     tr_openai_send(s, finish);

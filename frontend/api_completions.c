@@ -38,7 +38,7 @@ static void chunk(struct tr_stream *s, const struct tr_event *ev, const char *fi
     }
     tr_emit_key(e, "logprobs");
     if (ev->lp)
-        tr_lp_emit_completions(e, s->fe->vocab, s->ask->params.n_top, ev->lp, ev->n_lp);
+        tr_lp_emit_completions(e, tr_stream_lp_style(s), ev->lp, ev->n_lp);
     else
         tr_emit_null(e);
     tr_openai_send(s, finish);

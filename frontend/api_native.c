@@ -64,9 +64,9 @@ static void logprobs(struct tr_stream *s, const struct tr_event *ev)
     if (!ev->lp)
         tr_emit_null(e);
     else if (s->ask->chat)
-        tr_lp_emit_chat(e, s->fe->vocab, s->ask->params.n_top, ev->lp, ev->n_lp);
+        tr_lp_emit_chat(e, tr_stream_lp_style(s), ev->lp, ev->n_lp);
     else
-        tr_lp_emit_completions(e, s->fe->vocab, s->ask->params.n_top, ev->lp, ev->n_lp);
+        tr_lp_emit_completions(e, tr_stream_lp_style(s), ev->lp, ev->n_lp);
 }
 
 static void delta(struct tr_stream *s, const struct tr_event *ev)

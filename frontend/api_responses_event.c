@@ -154,7 +154,7 @@ static void delta(struct tr_stream *s, const struct tr_event *ev)
     tr_emit_strn(e, ev->text, ev->text_len);
     tr_emit_key(e, "logprobs");
     if (ev->lp)
-        tr_lp_emit_items(e, s->fe->vocab, s->ask->params.n_top, ev->lp, ev->n_lp);
+        tr_lp_emit_items(e, tr_stream_lp_style(s), ev->lp, ev->n_lp);
     else
         tr_emit_raw(e, "[]", 2);
     end(s, "response.output_text.delta");

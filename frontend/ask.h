@@ -53,6 +53,7 @@ struct tr_ask {
     bool include_usage;
     bool echo;
     bool logprobs;
+    bool token_ids; /* tokens are called by their ids in them */
     bool has_seed;
     bool skip_special;
     bool include_stop;

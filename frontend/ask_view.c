@@ -20,7 +20,8 @@ static void make_view(const struct tr_ask *a, struct tr_view *v)
     *v = (struct tr_view){.dialect = a->api, .created = a->created, .timeout_ns = a->timeout_ns};
     v->flags = (a->chat ? TR_VIEW_CHAT : 0) | (a->include_usage ? TR_VIEW_USAGE : 0) |
                (a->echo ? TR_VIEW_ECHO : 0) | (a->skip_special ? TR_VIEW_SKIP_SPECIAL : 0) |
-               (a->include_stop ? TR_VIEW_INCLUDE_STOP : 0);
+               (a->include_stop ? TR_VIEW_INCLUDE_STOP : 0) |
+               (a->token_ids ? TR_VIEW_TOKEN_IDS : 0);
     v->n_stop = a->stops ? (uint32_t)tr_stopset_n(a->stops) : 0;
     TR_ASSERT(v->n_stop <= TR_VIEW_STOPS);
     for (uint32_t i = 0; i < v->n_stop; i++)
@@ -79,6 +80,7 @@ static int read_view(struct tr_ask *a, const struct tr_view *v)
     a->echo = v->flags & TR_VIEW_ECHO;
     a->skip_special = v->flags & TR_VIEW_SKIP_SPECIAL;
     a->include_stop = v->flags & TR_VIEW_INCLUDE_STOP;
+    a->token_ids = v->flags & TR_VIEW_TOKEN_IDS;
     a->created = v->created;
     a->timeout_ns = v->timeout_ns;
     if (read_kept(a, v->kept))

@@ -131,7 +131,7 @@ static void keep_entries(struct tr_stream *s, struct tr_choice *ch, const struct
 {
     struct tr_fe *fe = s->fe;
 
-    tr_lp_text_add(&ch->lp_text, s->ask->chat, fe->vocab, s->ask->params.n_top, ev->lp, ev->n_lp);
+    tr_lp_text_add(&ch->lp_text, s->ask->chat, tr_stream_lp_style(s), ev->lp, ev->n_lp);
     if (tr_lp_text_bytes(&ch->lp_text) > 2 * fe->cfg->max_body) {
         s->failure = TR_ERR_INTERNAL;
         tr_stream_cancel(s, TR_ERR_INTERNAL);

@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,14 +54,25 @@ void tr_lpq_fini(struct tr_lpq *q)
 
 /* ---- JSON of one token ---- */
 
+enum { NAME_CAP = 6 + 4 * TR_VOCAB_PIECE_MAX };
+
+static size_t id_name(uint32_t id, char *buf, const char **out)
+{
+    *out = buf;
+    return (size_t)snprintf(buf, NAME_CAP, "token_id:%u", id);
+}
+
 /* The name of a token in a JSON object: its text, or for bytes that are no text by themselves the
  * notation bytes:\xf0\x9f, as keys must differ. */
-static size_t token_name(const struct tr_vocab *v, uint32_t id, char *buf, size_t cap,
+static size_t token_name(const struct tr_lp_style *y, uint32_t id, char *buf, size_t cap,
                          const char **out)
 {
     static const char hex[] = "0123456789abcdef";
     size_t len, n = 6;
-    const char *p = tr_vocab_bytes(v, (int32_t)id, &len);
+
+    if (y->ids)
+        return id_name(id, buf, out);
+    const char *p = tr_vocab_bytes(y->vocab, (int32_t)id, &len);
 
     *out = p ? p : "";
     if (!p || tr_utf8_is_valid(p, len))
@@ -76,12 +88,20 @@ static size_t token_name(const struct tr_vocab *v, uint32_t id, char *buf, size_
     return n;
 }
 
-static void emit_chat_token(struct tr_emit *e, const struct tr_vocab *v, uint32_t id, float logprob)
+static void emit_chat_token(struct tr_emit *e, const struct tr_lp_style *y, uint32_t id,
+                            float logprob)
 {
-    size_t len;
-    const char *p = tr_vocab_bytes(v, (int32_t)id, &len);
+    char buf[NAME_CAP];
+    const char *name;
+    size_t len, n;
+    const char *p = tr_vocab_bytes(y->vocab, (int32_t)id, &len);
 
-    tr_emit_kstrn(e, "token", p ? p : "", len);
+    if (y->ids) {
+        n = id_name(id, buf, &name);
+        tr_emit_kstrn(e, "token", name, n);
+    } else {
+        tr_emit_kstrn(e, "token", p ? p : "", len);
+    }
     tr_emit_key(e, "logprob");
     tr_emit_f32(e, logprob);
     tr_emit_key(e, "bytes");
@@ -91,29 +111,27 @@ static void emit_chat_token(struct tr_emit *e, const struct tr_vocab *v, uint32_
     tr_emit_arr_end(e);
 }
 
-static void emit_chat_item(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
+static void emit_chat_item(struct tr_emit *e, const struct tr_lp_style *y,
                            const struct tr_lp_item *it)
 {
     tr_emit_obj(e);
-    emit_chat_token(e, v, it->lp.id, it->lp.logprob);
+    emit_chat_token(e, y, it->lp.id, it->lp.logprob);
     tr_emit_key(e, "top_logprobs");
     tr_emit_arr(e);
-    for (uint32_t i = 0; i < it->lp.n_top && i < n_top; i++) {
+    for (uint32_t i = 0; i < it->lp.n_top && i < y->n_top; i++) {
         tr_emit_obj(e);
-        emit_chat_token(e, v, it->lp.top_id[i], it->lp.top_logprob[i]);
+        emit_chat_token(e, y, it->lp.top_id[i], it->lp.top_logprob[i]);
         tr_emit_obj_end(e);
     }
     tr_emit_arr_end(e);
     tr_emit_obj_end(e);
 }
 
-enum { NAME_CAP = 6 + 4 * TR_VOCAB_PIECE_MAX };
-
-static void emit_name(struct tr_emit *e, const struct tr_vocab *v, uint32_t id, bool key)
+static void emit_name(struct tr_emit *e, const struct tr_lp_style *y, uint32_t id, bool key)
 {
     char buf[NAME_CAP];
     const char *p;
-    size_t len = token_name(v, id, buf, sizeof(buf), &p);
+    size_t len = token_name(y, id, buf, sizeof(buf), &p);
 
     if (key)
         tr_emit_keyn(e, p, len);
@@ -130,34 +148,33 @@ static bool same_bytes(const struct tr_vocab *v, uint32_t a, uint32_t b)
     return na == nb && (na == 0 || memcmp(pa, pb, na) == 0);
 }
 
-static void emit_top(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
-                     const struct tr_lp_item *it)
+static void emit_top(struct tr_emit *e, const struct tr_lp_style *y, const struct tr_lp_item *it)
 {
     if (it->first) {
         tr_emit_null(e);
         return;
     }
     tr_emit_obj(e);
-    for (uint32_t i = 0; i < it->lp.n_top && i < n_top; i++) {
+    for (uint32_t i = 0; i < it->lp.n_top && i < y->n_top; i++) {
         bool seen = false;
         for (uint32_t j = 0; j < i && !seen; j++)
-            seen = same_bytes(v, it->lp.top_id[i], it->lp.top_id[j]);
+            seen = !y->ids && same_bytes(y->vocab, it->lp.top_id[i], it->lp.top_id[j]);
         if (seen)
             continue;
-        emit_name(e, v, it->lp.top_id[i], true);
+        emit_name(e, y, it->lp.top_id[i], true);
         tr_emit_f32(e, it->lp.top_logprob[i]);
     }
     tr_emit_obj_end(e);
 }
 
 /* One entry of array `which` of the completions shape. */
-static void emit_part(struct tr_emit *e, unsigned which, const struct tr_vocab *v, uint32_t n_top,
+static void emit_part(struct tr_emit *e, unsigned which, const struct tr_lp_style *y,
                       const struct tr_lp_item *it)
 {
     if (which == 0)
-        emit_name(e, v, it->lp.id, false);
+        emit_name(e, y, it->lp.id, false);
     else if (which == 2)
-        emit_top(e, v, n_top, it);
+        emit_top(e, y, it);
     else if (which == 3)
         tr_emit_u64(e, it->text_offset);
     else if (it->first)
@@ -170,26 +187,26 @@ static const char *const part_key[4] = {"tokens", "token_logprobs", "top_logprob
 
 /* ---- values ---- */
 
-void tr_lp_emit_items(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
-                      const struct tr_lp_item *it, uint32_t n)
+void tr_lp_emit_items(struct tr_emit *e, const struct tr_lp_style *y, const struct tr_lp_item *it,
+                      uint32_t n)
 {
     tr_emit_arr(e);
     for (uint32_t i = 0; i < n; i++)
-        emit_chat_item(e, v, n_top, &it[i]);
+        emit_chat_item(e, y, &it[i]);
     tr_emit_arr_end(e);
 }
 
-void tr_lp_emit_chat(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
-                     const struct tr_lp_item *it, uint32_t n)
+void tr_lp_emit_chat(struct tr_emit *e, const struct tr_lp_style *y, const struct tr_lp_item *it,
+                     uint32_t n)
 {
     tr_emit_obj(e);
     tr_emit_key(e, "content");
-    tr_lp_emit_items(e, v, n_top, it, n);
+    tr_lp_emit_items(e, y, it, n);
     tr_emit_knull(e, "refusal");
     tr_emit_obj_end(e);
 }
 
-void tr_lp_emit_completions(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
+void tr_lp_emit_completions(struct tr_emit *e, const struct tr_lp_style *y,
                             const struct tr_lp_item *it, uint32_t n)
 {
     tr_emit_obj(e);
@@ -197,7 +214,7 @@ void tr_lp_emit_completions(struct tr_emit *e, const struct tr_vocab *v, uint32_
         tr_emit_key(e, part_key[k]);
         tr_emit_arr(e);
         for (uint32_t i = 0; i < n; i++)
-            emit_part(e, k, v, n_top, &it[i]);
+            emit_part(e, k, y, &it[i]);
         tr_emit_arr_end(e);
     }
     tr_emit_obj_end(e);
@@ -229,15 +246,15 @@ size_t tr_lp_text_bytes(const struct tr_lp_text *t)
     return t->open ? t->a[0].len + t->a[1].len + t->a[2].len + t->a[3].len : 0;
 }
 
-void tr_lp_text_add(struct tr_lp_text *t, bool chat, const struct tr_vocab *v, uint32_t n_top,
+void tr_lp_text_add(struct tr_lp_text *t, bool chat, const struct tr_lp_style *y,
                     const struct tr_lp_item *it, uint32_t n)
 {
     text_open(t);
     for (uint32_t i = 0; i < n; i++) {
         if (chat)
-            emit_chat_item(&t->a[0], v, n_top, &it[i]);
+            emit_chat_item(&t->a[0], y, &it[i]);
         for (unsigned k = 0; k < 4 && !chat; k++)
-            emit_part(&t->a[k], k, v, n_top, &it[i]);
+            emit_part(&t->a[k], k, y, &it[i]);
     }
 }
 

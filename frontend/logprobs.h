@@ -29,6 +29,13 @@ uint32_t tr_lpq_certain(const struct tr_lpq *q, uint64_t shown);
 void tr_lpq_drop(struct tr_lpq *q, uint32_t n);
 void tr_lpq_fini(struct tr_lpq *q);
 
+/* How entries are written. */
+struct tr_lp_style {
+    const struct tr_vocab *vocab;
+    uint32_t n_top;
+    bool ids; /* tokens are called token_id:N (return_tokens_as_token_ids) */
+};
+
 /* The entries of an answer that is not streamed, as they come: JSON arrays without their end. */
 struct tr_lp_text {
     struct tr_emit a[4]; /* chat uses the first; completions: tokens, logprobs, top, offsets */
@@ -36,18 +43,18 @@ struct tr_lp_text {
 };
 void tr_lp_text_fini(struct tr_lp_text *t);
 size_t tr_lp_text_bytes(const struct tr_lp_text *t);
-void tr_lp_text_add(struct tr_lp_text *t, bool chat, const struct tr_vocab *v, uint32_t n_top,
+void tr_lp_text_add(struct tr_lp_text *t, bool chat, const struct tr_lp_style *y,
                     const struct tr_lp_item *it, uint32_t n);
 
 /* One value: {"content":[...],"refusal":null}, or {"tokens":[...],...}. */
 void tr_lp_emit_text(struct tr_emit *e, bool chat, struct tr_lp_text *t);
 /* Entries of the chat shape as a bare array. */
 void tr_lp_emit_list(struct tr_emit *e, struct tr_lp_text *t);
-void tr_lp_emit_items(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
-                      const struct tr_lp_item *it, uint32_t n);
-void tr_lp_emit_chat(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
-                     const struct tr_lp_item *it, uint32_t n);
-void tr_lp_emit_completions(struct tr_emit *e, const struct tr_vocab *v, uint32_t n_top,
+void tr_lp_emit_items(struct tr_emit *e, const struct tr_lp_style *y, const struct tr_lp_item *it,
+                      uint32_t n);
+void tr_lp_emit_chat(struct tr_emit *e, const struct tr_lp_style *y, const struct tr_lp_item *it,
+                     uint32_t n);
+void tr_lp_emit_completions(struct tr_emit *e, const struct tr_lp_style *y,
                             const struct tr_lp_item *it, uint32_t n);
 
 /* About how many bytes of JSON an entry takes, to refuse at admission what cannot fit. */

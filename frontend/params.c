@@ -352,6 +352,7 @@ static int read_rest(struct tr_param_reader *r)
     if (tr_param_bool(r, F_ignore_eos, &ignore_eos) ||
         tr_param_bool(r, F_skip_special_tokens, &a->skip_special) ||
         tr_param_bool(r, F_include_stop_str_in_output, &a->include_stop) ||
+        tr_param_bool(r, F_return_tokens_as_token_ids, &a->token_ids) ||
         tr_param_bool(r, F_no_stop_trim, &no_trim) || tr_param_int(r, F_priority, &priority) ||
         tr_param_num(r, F_timeout_s, &timeout_s))
         return -EINVAL;

@@ -255,4 +255,8 @@ bool tr_choice_frame(struct tr_stream *s, struct tr_choice *ch, bool all_ended);
 bool tr_choice_out(const struct tr_stream *s, const struct tr_choice *ch);
 void tr_choice_publish(struct tr_stream *s, struct tr_choice *ch);
 
+/* How this stream's logprobs are written; for one expression. */
+#define tr_stream_lp_style(s)                                                                      \
+    (&(struct tr_lp_style){(s)->fe->vocab, (s)->ask->params.n_top, (s)->ask->token_ids})
+
 #endif

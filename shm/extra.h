@@ -47,7 +47,8 @@ enum {
     TR_VIEW_ECHO = 1u << 2,
     TR_VIEW_SKIP_SPECIAL = 1u << 3,
     TR_VIEW_INCLUDE_STOP = 1u << 4,
-    TR_VIEW_FLAGS = (1u << 5) - 1
+    TR_VIEW_TOKEN_IDS = 1u << 5,
+    TR_VIEW_FLAGS = (1u << 6) - 1
 };
 
 struct tr_view {

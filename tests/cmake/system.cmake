@@ -25,6 +25,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     40_streams
     41_coalescing
     42_messages
+    43_logprobs
     45_endings
     46_events
     47_silence
