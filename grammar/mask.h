@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grammar/mask.h - which tokens may come next.
+ *
+ * One object serves all programs of an engine and remembers masks across requests: a mask is known by
+ * what it was computed from, the digest of a rule's group, the state in it and the frames of the stack
+ * that were looked at.  So what programs have in common (JSON strings, numbers, blanks) is computed once.
+ * What is remembered never changes a result.
+ *
+ * All memory is taken at open.  Used by one thread at a time; different ones may take turns. */
+#ifndef TR_GRAMMAR_MASK_H
+#define TR_GRAMMAR_MASK_H
+
+#include "grammar/match.h"
+#include "grammar/pieces.h"
+
+struct tr_gmasks;
+
+/* `pieces` is borrowed.  cache_bytes: for remembered masks (room for a few at least is taken anyway).
+ * NULL when memory has run out. */
+struct tr_gmasks *tr_gmasks_open(const struct tr_gpieces *pieces, size_t cache_bytes);
+void tr_gmasks_close(struct tr_gmasks *c); /* NULL is fine */
+
+/* Words of a mask. */
+static inline size_t tr_gmask_words(uint32_t n_vocab)
+{
+    return ((size_t)n_vocab + 31) / 32;
+}
+
+/* Writes tr_gmask_words(n_vocab) words: bit id is set if token id may be sampled, that is
+ *   text     tr_gmatch_bytes would take its bytes
+ *   control  tr_gmatch_token would take it
+ *   eog      tr_gmatch_may_end, or a token edge asks for it
+ * Returns how many bits are set.  0: nothing may follow, or every way on meets a bound. */
+uint32_t tr_gmasks_fill(struct tr_gmasks *c, const struct tr_gprog *p, const struct tr_gmatch *m,
+                        uint32_t *mask);
+
+struct tr_gmasks_stats {
+    uint64_t fills, hits;   /* of a head's whole mask */
+    uint64_t walks, walked; /* ways through the trie that had to be walked, and their nodes */
+    uint64_t dropped;       /* masks forgotten for room */
+};
+
+void tr_gmasks_stats(const struct tr_gmasks *c, struct tr_gmasks_stats *s);
+
+#endif

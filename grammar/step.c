@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grammar/step.c - see step.h. */
+#include "grammar/step.h"
+
+struct look {
+    const struct tr_gprog *p;
+    struct tr_gframes *f;
+    struct tr_ghead *out;
+    uint32_t n_todo, n_out;
+    struct tr_ghead todo[TR_GRAM_LOOK];
+};
+
+static bool has(const struct tr_ghead *h, uint32_t n, uint32_t state, uint32_t node)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (h[i].state == state && h[i].node == node)
+            return true;
+    return false;
+}
+
+static void look_at(struct look *l, uint32_t state, uint32_t node)
+{
+    if (has(l->todo, l->n_todo, state, node))
+        return;
+    if (l->n_todo == TR_GRAM_LOOK)
+        l->f->overflow = true;
+    else
+        l->todo[l->n_todo++] = (struct tr_ghead){(uint16_t)state, (uint16_t)node};
+}
+
+static inline void returned(struct tr_gframes *f, uint32_t node)
+{
+    if (node < f->lowest)
+        f->lowest = (uint16_t)node;
+}
+
+/* A head after its byte.  A rule that can only end here is left at once. */
+static void arrive(struct look *l, uint32_t state, uint32_t node)
+{
+    while (tr_gstate_is_end(l->p, state)) {
+        returned(l->f, node);
+        if (node == 0) {
+            state = TR_GRAM_OVER;
+            break;
+        }
+        state = l->f->node[node].state;
+        node = l->f->node[node].parent;
+    }
+    if (has(l->out, l->n_out, state, node))
+        return;
+    if (l->n_out == TR_GRAM_HEADS)
+        l->f->overflow = true;
+    else
+        l->out[l->n_out++] = (struct tr_ghead){(uint16_t)state, (uint16_t)node};
+}
+
+/* The frame (state, parent): the same stack is always the same node.  Newest first: its like, if there is
+ * one, was mostly opened within the same token. */
+static uint32_t frame(struct tr_gframes *f, uint32_t state, uint32_t parent)
+{
+    for (uint32_t i = f->n; i-- > parent + 1;)
+        if (f->node[i].state == state && f->node[i].parent == parent)
+            return i;
+    if (f->n == f->max) {
+        f->overflow = true;
+        return 0;
+    }
+    uint16_t depth = (uint16_t)(f->node[parent].depth + 1);
+    f->node[f->n] = (struct tr_gframe){(uint16_t)state, (uint16_t)parent, depth};
+    if (depth > f->deepest)
+        f->deepest = depth;
+    return f->n++;
+}
+
+/* Opens a call that returns to `to`.  In last place there is nothing to return to. */
+static void call(struct look *l, uint32_t rule, uint32_t to, uint32_t node)
+{
+    if (!tr_gstate_is_end(l->p, to)) {
+        if (l->f->node[node].depth >= TR_GRAM_DEPTH)
+            return;
+        node = frame(l->f, to, node);
+        if (node == 0)
+            return;
+    }
+    look_at(l, tr_grule_start(l->p, rule), node);
+}
+
+/* What else than its own bytes a head can go on with: calls are opened, a final state is left. */
+static void open_and_leave(struct look *l, const struct tr_gstate *s, uint32_t node)
+{
+    const uint8_t *e = s->edge + (size_t)s->n_bytes * TR_GEDGE_SIZE;
+
+    for (uint32_t k = 0; k < s->n_calls && !l->f->overflow; k++, e += TR_GEDGE_SIZE)
+        call(l, tr_g_u16(e), tr_g_u16(e + 2), node);
+    if (!s->final)
+        return;
+    returned(l->f, node);
+    if (node != 0)
+        look_at(l, l->f->node[node].state, l->f->node[node].parent);
+}
+
+static void byte_edge(struct look *l, const struct tr_gstate *s, uint8_t byte, uint32_t node)
+{
+    uint32_t lo = 0, hi = s->n_bytes;
+
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        const uint8_t *e = s->edge + (size_t)mid * TR_GEDGE_SIZE;
+        if (byte < e[0]) {
+            hi = mid;
+        } else if (byte > e[1]) {
+            lo = mid + 1;
+        } else {
+            arrive(l, tr_g_u16(e + 2), node);
+            return;
+        }
+    }
+}
+
+static void token_edge(struct look *l, const struct tr_gstate *s, uint32_t id, uint32_t node)
+{
+    const uint8_t *e = s->edge + ((size_t)s->n_bytes + s->n_calls) * TR_GEDGE_SIZE;
+
+    for (uint32_t k = 0; k < s->n_tokens; k++, e += TR_GEDGE_SIZE)
+        if (tr_g_u32(l->p->tokens + (size_t)tr_g_u16(e) * TR_GTOKEN_SIZE) == id)
+            arrive(l, tr_g_u16(e + 2), node);
+}
+
+static void begin(struct look *l, const struct tr_gprog *p, struct tr_gframes *f,
+                  const struct tr_ghead *in, uint32_t n_in, struct tr_ghead *out)
+{
+    l->p = p;
+    l->f = f;
+    l->out = out;
+    l->n_todo = l->n_out = 0;
+    for (uint32_t i = 0; i < n_in; i++)
+        if (in[i].state != TR_GRAM_OVER)
+            l->todo[l->n_todo++] = in[i];
+}
+
+uint32_t tr_gstep_byte(const struct tr_gprog *p, struct tr_gframes *f, const struct tr_ghead *in,
+                       uint32_t n_in, uint8_t byte, struct tr_ghead *out)
+{
+    struct look l;
+
+    begin(&l, p, f, in, n_in, out);
+    for (uint32_t i = 0; i < l.n_todo && !f->overflow; i++) {
+        struct tr_gstate s = tr_gstate_at(p, l.todo[i].state);
+        byte_edge(&l, &s, byte, l.todo[i].node);
+        open_and_leave(&l, &s, l.todo[i].node);
+    }
+    return f->overflow ? 0 : l.n_out;
+}
+
+uint32_t tr_gstep_token(const struct tr_gprog *p, struct tr_gframes *f, const struct tr_ghead *in,
+                        uint32_t n_in, uint32_t id, struct tr_ghead *out)
+{
+    struct look l;
+
+    begin(&l, p, f, in, n_in, out);
+    for (uint32_t i = 0; i < l.n_todo && !f->overflow; i++) {
+        struct tr_gstate s = tr_gstate_at(p, l.todo[i].state);
+        token_edge(&l, &s, id, l.todo[i].node);
+        open_and_leave(&l, &s, l.todo[i].node);
+    }
+    return f->overflow ? 0 : l.n_out;
+}
+
+bool tr_gstep_may_end(const struct tr_gprog *p, struct tr_gframes *f, const struct tr_ghead *in,
+                      uint32_t n_in)
+{
+    for (uint32_t i = 0; i < n_in; i++) {
+        uint32_t state = in[i].state, node = in[i].node;
+        while (state != TR_GRAM_OVER && tr_gstate_at(p, state).final) {
+            returned(f, node);
+            if (node == 0)
+                state = TR_GRAM_OVER;
+            else
+                state = f->node[node].state, node = f->node[node].parent;
+        }
+        if (state == TR_GRAM_OVER)
+            return true;
+    }
+    return false;
+}

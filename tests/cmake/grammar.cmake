@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+foreach(noun build match mask)
+  tr_unit_test(grammar ${noun})
+endforeach()
