@@ -121,6 +121,15 @@ static int encode_text(const struct tr_fe *fe, const struct tr_json *s, bool spe
         p->ids[0] = tr_vocab_bos(fe->vocab);
     /* No byte makes more than one token; a blank that the tokeniser adds may be one more. */
     int rc = tr_encode(fe->vocab, s->u.s, s->len, false, p->ids + at, s->len + 1, &n);
+    if (rc == -ENOSPC) { /* but normalising may have made bytes */
+        int32_t *more = realloc(p->ids, (n + at) * sizeof(*more));
+        if (!more)
+            return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
+        p->ids = more;
+        rc = tr_encode(fe->vocab, s->u.s, s->len, false, p->ids + at, n, &n);
+    }
+    if (rc == -ENOMEM)
+        return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
     if (rc)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt", "The text cannot be cut into tokens.");
     p->n = n + at;

@@ -3,6 +3,7 @@
 #include "text/encode.h"
 
 #include "text/bpe.h"
+#include "text/nfc.h"
 #include "text/pretok.h"
 #include "text/spm.h"
 #include "base/utf8.h"
@@ -15,6 +16,7 @@ struct encoding {
     const struct tr_vocab *v;
     struct tr_ids out;
     struct tr_pretok_run *words; /* made when the first word comes */
+    struct tr_nfc_run normal;
     struct tr_bpe_run merges;
     struct tr_spm_run joins;
 };
@@ -35,6 +37,8 @@ static void encode_longest(struct encoding *e, const char *p, size_t len)
 
 static int encode_valid(struct encoding *e, const char *p, size_t len)
 {
+    if (e->v->nfc && !(p = tr_nfc_text(e->v->nfc, &e->normal, p, &len)))
+        return -ENOMEM;
     for (size_t pos = 0, end; pos < len; pos = end) {
         int rc = tr_pretok_next(e->v->pretok, e->words, p, len, pos, &end);
         if (rc == 0)
@@ -157,6 +161,7 @@ static int run(const struct tr_vocab *v, const char *text, size_t len, struct ga
         return -E2BIG;
     int rc = encode(&e, text, len, gaps);
     tr_pretok_run_free(e.words);
+    tr_nfc_run_fini(&e.normal);
     tr_bpe_run_fini(&e.merges);
     tr_spm_run_fini(&e.joins);
     if (rc < 0)

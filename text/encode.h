@@ -4,8 +4,8 @@
  * Path: http > [tokens] > subq > engine > step > ring > detok > event > frame > socket
  *
  * The text is first cut at control tokens (where they are wanted) and at user-defined tokens, the
- * leftmost and then the longest first; what lies between goes through the pre-tokeniser
- * (text/pretok.h) and byte-level BPE (text/bpe.h), or through SentencePiece's BPE (text/spm.h), or, for
+ * leftmost and then the longest first; what lies between is brought to NFC where the model's own tokeniser does
+ * that (text/nfc.h), and goes through the pre-tokeniser (text/pretok.h) and byte-level BPE (text/bpe.h), or through SentencePiece's BPE (text/spm.h), or, for
  * the sim vocabulary, longest match.
  *
  * Any bytes are accepted.  NUL is a byte like others.  To byte-level BPE, bytes that are not UTF-8 are
@@ -16,8 +16,9 @@
  * all text, also in what a user typed.  Control tokens are matched only outside it.
  *
  * No BOS is added.  There are at most as many ids as bytes, and one more for each blank that is added
- * in front (tr_vocab_space_prefix).  Time is n log n in the length of the text; memory is at most about 32
- * bytes for each byte of the longest word, given back before the return.  Any thread. */
+ * in front (tr_vocab_space_prefix); three times as many of text that NFC makes longer.  Time is n log n in the
+ * length of the text; memory is at most about 32 bytes for each byte of the longest word, and where text is
+ * brought to NFC a copy of it, given back before the return.  Any thread. */
 #ifndef TR_TEXT_ENCODE_H
 #define TR_TEXT_ENCODE_H
 

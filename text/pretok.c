@@ -3,50 +3,35 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/pretok.h"
 
-#include "base/utf8.h"
+#include "text/pretok_rules.h"
 
 #include <errno.h>
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The property White_Space, for use inside brackets. */
-#define BLANK "\\t-\\r\\x{85}\\p{Z}"
-
-/* The last two rules of all: blanks up to a word leave one blank to it, if it can take one. */
-#define BLANKS "|[" BLANK "]+(?![^" BLANK "])|[" BLANK "]+"
-
-/* Llama 3's and Qwen 2's rules differ in how many digits go together. */
-#define LINES(digits)                                                                              \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)"                                                                 \
-    "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"                                                               \
-    "|\\p{N}" digits "| ?[^" BLANK "\\p{L}\\p{N}]+[\\r\\n]*"                                       \
-    "|[" BLANK "]*[\\r\\n]+" BLANKS
-
-static const struct rule {
-    const char *name;
-    bool ignore_merges;
-    const char *pattern;
-} RULES[] = {
-    {"gpt-2", false,
-     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" BLANK "\\p{L}\\p{N}]+" BLANKS},
-    /* Each digit is cut out first, so for the rule of blanks a digit is an end of text. */
-    {"smollm", false,
-     "\\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?[^" BLANK "\\p{L}\\p{N}]+"
-     "|[" BLANK "]+(?![^" BLANK "\\p{N}])|[" BLANK "]+"},
-    {"llama-bpe", true, LINES("{1,3}")},
-    {"qwen2", false, LINES("")},
+struct tr_pretok {
+    const struct tr_pretok_name *name;
+    unsigned n_stages;
+    struct {
+        pcre2_code *code;
+        bool jit;
+    } stage[TR_PRETOK_STAGES];
+    pcre2_match_context *limits;
 };
 
-struct tr_pretok {
-    const struct rule *rule;
-    pcre2_code *code;
-    pcre2_match_context *limits;
-    bool jit;
+/* Where a text stands at one stage: in the piece [start, end), and what is known to come behind it. */
+struct level {
+    size_t start;
+    size_t end;
+    bool found; /* the next match is [at, to), both the end of the piece cut if there is none */
+    size_t at;
+    size_t to;
 };
 
 struct tr_pretok_run {
     pcre2_match_data *match;
+    struct level level[TR_PRETOK_STAGES];
 };
 
 /* A run of n blanks without a newline costs n steps back in one rule, nothing costs more.  So the match
@@ -54,41 +39,47 @@ struct tr_pretok_run {
 #define MATCH_LIMIT (1U << 31)
 #define HEAP_LIMIT_KIB (1U << 16)
 
-static const struct rule *find(struct tr_str name)
+static int compile(struct tr_pretok *p, const char *pattern, bool bytes, bool jit)
 {
-    for (size_t i = 0; i < sizeof(RULES) / sizeof(RULES[0]); i++)
-        if (strlen(RULES[i].name) == name.len && memcmp(RULES[i].name, name.p, name.len) == 0)
-            return &RULES[i];
-    return NULL;
+    uint32_t options = bytes ? 0 : PCRE2_UTF | PCRE2_UCP;
+    int code;
+    PCRE2_SIZE at;
+    pcre2_code *c = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                                  options | PCRE2_NO_AUTO_CAPTURE, &code, &at, NULL);
+
+    if (!c)
+        return -ENOMEM; /* the patterns are constant: nothing else can fail */
+    p->stage[p->n_stages].code = c;
+    p->stage[p->n_stages].jit = jit && pcre2_jit_compile(c, PCRE2_JIT_COMPLETE) == 0;
+    p->n_stages++;
+    return 0;
 }
 
 struct tr_pretok *tr_pretok_open(struct tr_str name, bool jit, struct tr_errbuf *err)
 {
-    const struct rule *rule = find(name);
+    const struct tr_pretok_name *known = tr_pretok_named(name);
 
-    if (!rule) {
+    if (!known) {
         int shown = name.len < 64 ? (int)name.len : 64;
         tr_errf(err, 0,
-                "the pre-tokeniser \"%.*s\" (tokenizer.ggml.pre) is not supported; known are "
-                "smollm, gpt-2, llama-bpe and qwen2",
+                "the pre-tokeniser \"%.*s\" (tokenizer.ggml.pre) is not supported; docs/api.md, "
+                "\"Tokens\", has those that are",
                 shown, name.p);
         return NULL;
     }
     struct tr_pretok *p = calloc(1, sizeof(*p));
     if (!p)
         goto nomem;
-    int code;
-    PCRE2_SIZE at;
-    p->rule = rule;
-    p->code = pcre2_compile((PCRE2_SPTR)rule->pattern, PCRE2_ZERO_TERMINATED,
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_NO_AUTO_CAPTURE, &code,
-                            &at, NULL);
+    p->name = known;
     p->limits = pcre2_match_context_create(NULL);
-    if (!p->code || !p->limits)
-        goto nomem; /* the patterns are constant: nothing else can fail */
+    if (!p->limits)
+        goto nomem;
     pcre2_set_match_limit(p->limits, MATCH_LIMIT);
     pcre2_set_heap_limit(p->limits, HEAP_LIMIT_KIB);
-    p->jit = jit && pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE) == 0;
+    const struct tr_pretok_rule *rule = known->rule;
+    for (unsigned i = 0; i < TR_PRETOK_STAGES && rule->pattern[i]; i++)
+        if (compile(p, rule->pattern[i], rule->bytes_from && i >= rule->bytes_from, jit) < 0)
+            goto nomem;
     return p;
 nomem:
     tr_pretok_close(p);
@@ -100,23 +91,25 @@ void tr_pretok_close(struct tr_pretok *p)
 {
     if (!p)
         return;
+    for (unsigned i = 0; i < p->n_stages; i++)
+        pcre2_code_free(p->stage[i].code);
     pcre2_match_context_free(p->limits);
-    pcre2_code_free(p->code);
     free(p);
 }
 
-bool tr_pretok_ignore_merges(const struct tr_pretok *p)
+unsigned tr_pretok_flags(const struct tr_pretok *p)
 {
-    return p->rule->ignore_merges;
+    return p->name->flags;
 }
 
 struct tr_pretok_run *tr_pretok_run_new(const struct tr_pretok *p)
 {
     struct tr_pretok_run *r = calloc(1, sizeof(*r));
 
+    (void)p; /* no pattern captures: one pair for each */
     if (!r)
         return NULL;
-    r->match = pcre2_match_data_create_from_pattern(p->code, NULL);
+    r->match = pcre2_match_data_create(1, NULL);
     if (!r->match) {
         free(r);
         return NULL;
@@ -132,29 +125,74 @@ void tr_pretok_run_free(struct tr_pretok_run *r)
     free(r);
 }
 
-int tr_pretok_next(const struct tr_pretok *p, struct tr_pretok_run *r, const char *text, size_t len,
-                   size_t pos, size_t *end)
+/* The first match of a stage at or behind pos in piece[0, len): l->at and l->to, both len if there is none. */
+static int search(const struct tr_pretok *p, unsigned stage, struct tr_pretok_run *r,
+                  const char *piece, size_t len, size_t pos, size_t *at, size_t *to)
 {
-    PCRE2_SPTR subject = (PCRE2_SPTR)text;
+    const pcre2_code *code = p->stage[stage].code;
+    PCRE2_SPTR subject = (PCRE2_SPTR)piece;
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
 
-    if (p->jit)
-        rc = pcre2_jit_match(p->code, subject, len, pos, PCRE2_NO_UTF_CHECK, r->match, p->limits);
+    if (p->stage[stage].jit)
+        rc = pcre2_jit_match(code, subject, len, pos, PCRE2_NO_UTF_CHECK, r->match, p->limits);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT || rc == PCRE2_ERROR_JIT_BADOPTION)
-        rc = pcre2_match(p->code, subject, len, pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match,
+        rc = pcre2_match(code, subject, len, pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match,
                          p->limits);
     if (rc == PCRE2_ERROR_NOMEMORY)
         return -ENOMEM;
     if (rc < 0 && rc != PCRE2_ERROR_NOMATCH)
         return -E2BIG;
-    if (rc > 0)
-        *end = pcre2_get_ovector_pointer(r->match)[1];
-    if (rc <= 0 || *end <= pos) {
-        /* The rules together take every character; should one not, it is a word. */
-        size_t n = 1;
-        while (pos + n < len && ((unsigned char)text[pos + n] & 0xc0) == 0x80)
-            n++;
-        *end = pos + n;
+    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(r->match);
+    bool any = rc > 0 && span[1] > span[0]; /* no pattern matches nothing */
+    *at = any ? span[0] : len;
+    *to = any ? span[1] : len;
+    return 0;
+}
+
+/* The piece of a stage that begins at pos, within [start, end) of the stage before. */
+static int cut(const struct tr_pretok *p, unsigned stage, struct tr_pretok_run *r, const char *text,
+               size_t start, size_t end, size_t pos)
+{
+    struct level *l = &r->level[stage];
+
+    if (!l->found) {
+        int rc = search(p, stage, r, text + start, end - start, pos - start, &l->at, &l->to);
+        if (rc < 0)
+            return rc;
+        l->at += start;
+        l->to += start;
+        l->found = true;
     }
+    l->start = pos;
+    if (l->at > pos) { /* what lies before the match, which is the next piece */
+        l->end = l->at;
+    } else {
+        l->end = l->to;
+        l->found = false;
+    }
+    return 0;
+}
+
+int tr_pretok_next(const struct tr_pretok *p, struct tr_pretok_run *r, const char *text, size_t len,
+                   size_t pos, size_t *end)
+{
+    unsigned last = p->n_stages - 1;
+    unsigned stage = pos == 0 ? 0 : last;
+
+    /* The first stage whose piece has come to its end with all of its words. */
+    while (stage > 0 && r->level[stage - 1].end <= pos)
+        stage--;
+    if (pos == 0)
+        r->level[0].found = false;
+    for (; stage <= last; stage++) {
+        size_t from = stage ? r->level[stage - 1].start : 0;
+        size_t to = stage ? r->level[stage - 1].end : len;
+        int rc = cut(p, stage, r, text, from, to, pos);
+        if (rc < 0)
+            return rc;
+        if (stage < last)
+            r->level[stage + 1].found = false;
+    }
+    *end = r->level[last].end;
     return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "base/sim_vocab.h"
 #include "text/bpe.h"
+#include "text/nfc.h"
 #include "text/pretok.h"
 #include "text/spm.h"
 #include "text/vocab_priv.h"
@@ -107,6 +108,7 @@ void tr_vocab_close(struct tr_vocab *v)
     tr_bpe_close(v->bpe);
     tr_spm_close(v->spm);
     tr_pretok_close(v->pretok);
+    tr_nfc_close(v->nfc);
     free(v->chat_template);
     free(v->flags);
     free(v->off);

@@ -60,8 +60,9 @@ size_t tr_vocab_eog_ids(const struct tr_vocab *v, int32_t *ids, size_t cap);
 int32_t tr_vocab_bos(const struct tr_vocab *v);
 int32_t tr_vocab_eos(const struct tr_vocab *v);
 
-/* Whether a plain prompt wants a BOS in front: tokenizer.ggml.add_bos_token, if absent true for
- * "llama" only; false if there is no BOS.  Encoding never adds one: the caller does. */
+/* Whether a plain prompt wants a BOS in front: tokenizer.ggml.add_bos_token, if absent true for "llama" and
+ * some pre-tokenisers (text/pretok_rules.h); false if there is no BOS.  Encoding never adds one: the caller
+ * does. */
 bool tr_vocab_add_bos(const struct tr_vocab *v);
 
 /* Whether encoding begins a text with a blank that nobody wrote, which decoding takes away again

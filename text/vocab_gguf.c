@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text/vocab_gguf.c - reads a vocabulary from the metadata of a GGUF file.  All of it is input. */
 #include "text/bpe.h"
+#include "text/nfc.h"
 #include "text/pretok.h"
+#include "text/pretok_rules.h"
 #include "text/spm.h"
 #include "base/utf8.h"
 #include "text/vocab_priv.h"
@@ -233,7 +235,13 @@ static int read_specials(const struct tr_gguf *g, struct tr_vocab *v, struct tr_
         if (!typed)
             v->flags[id] |= TR_PIECE_CONTROL;
     }
-    v->add_bos = v->model == LLAMA;
+    return 0;
+}
+
+/* What the file says; else what the tokeniser is known to do. */
+static int read_add_bos(const struct tr_gguf *g, struct tr_vocab *v, struct tr_errbuf *err)
+{
+    v->add_bos = v->spm || (tr_pretok_flags(v->pretok) & TR_PRETOK_BOS);
     int rc = read_bool(g, KEY("add_bos_token"), &v->add_bos, err);
     v->add_bos = v->add_bos && v->bos >= 0;
     return rc;
@@ -297,9 +305,15 @@ static int read_bpe(const struct tr_gguf *g, struct tr_vocab *v, struct tr_errbu
     v->pretok = tr_pretok_open(pre, true, err);
     if (!v->pretok)
         return -EINVAL;
+    unsigned flags = tr_pretok_flags(v->pretok);
+    if ((flags & TR_PRETOK_NFC) && !(v->nfc = tr_nfc_open()))
+        return tr_errf(err, -ENOMEM, "out of memory for the table of NFC");
+    bool whole = flags & TR_PRETOK_WHOLE;
+    if (read_bool(g, KEY("ignore_merges"), &whole, err) < 0)
+        return -EINVAL;
     if (tr_gguf_array(g, KEY("merges"), &merges) < 0 || merges.type != TR_GGUF_STRING)
         return tr_errf(err, -EINVAL, "tokenizer.ggml.merges is no array of strings");
-    v->bpe = tr_bpe_open(v, merges, tr_pretok_ignore_merges(v->pretok), err);
+    v->bpe = tr_bpe_open(v, merges, whole, err);
     return v->bpe ? 0 : -EINVAL;
 }
 
@@ -339,7 +353,8 @@ struct tr_vocab *tr_vocab_open(const struct tr_gguf *g, struct tr_errbuf *err)
         tr_errf(err, 0, "out of memory for a vocabulary of %u pieces", v->size);
         goto fail;
     }
-    if ((model == LLAMA ? read_spm(g, v, err) : read_bpe(g, v, err)) < 0)
+    if ((model == LLAMA ? read_spm(g, v, err) : read_bpe(g, v, err)) < 0 ||
+        read_add_bos(g, v, err) < 0)
         goto fail;
     return v;
 fail:

@@ -41,6 +41,7 @@ struct tr_vocab {
     struct tr_trie pieces;  /* sim only: what longest match chooses from */
     struct tr_bpe *bpe;     /* byte-level BPE, with pretok */
     struct tr_pretok *pretok;
+    struct tr_nfc *nfc; /* NULL: text is cut as it is */
     struct tr_spm *spm; /* SentencePiece; neither: longest match over `pieces` */
 };
 

@@ -43,16 +43,20 @@ static const struct tiny_piece PIECES[] = {{"a", -9, 0},
                                            {"\n\n\n", 0, 4},
                                            {NULL, 0, 0}};
 
-/* SPM_LOOSE adds and removes blanks, so that its ids spell another text. */
-enum { SIM = 4, SPM, SPM_LOOSE, VOCABS };
+/* With byte-level BPE, in the place of the numbers below an empty name. */
+static const char *const PRE[] = {
+    "gpt-2",  "smollm", "llama-bpe",    "qwen2",       "",       "",      "",       "default",
+    "falcon", "gpt-4o", "deepseek-llm", "deepseek-v3", "tekken", "bloom", "viking", "kimi-k2",
+    "youtu",  "jais-2", "exaone-moe"};
+
+/* SPM_LOOSE adds and removes blanks, so that its ids spell another text.  NFC makes another one too. */
+enum { NFC = 3, SIM, SPM, SPM_LOOSE, VOCABS = sizeof(PRE) / sizeof(PRE[0]) };
 
 static struct tr_vocab *make(unsigned which)
 {
-    static const char *const PRE[] = {"gpt-2", "smollm", "llama-bpe", "qwen2"};
-
     if (which == SIM)
         return tr_vocab_sim();
-    if (which < SIM) {
+    if (*PRE[which]) {
         struct tiny t = {.merges = MERGES, .control = CONTROL, .user = USER, .pre = PRE[which]};
         return tiny_open(&t, NULL);
     }
@@ -150,7 +154,7 @@ static void check(const struct tr_vocab *v, const int32_t *ids, size_t n, const 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static int32_t ids[2 * MAX];
+    static int32_t ids[3 * MAX];
     struct tr_span spans[8];
     size_t n = 0;
     size_t counted = 0;
@@ -163,13 +167,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size--;
     size_t n_spans = read_spans(&data, &size, spans);
     const char *text = (const char *)data;
-    TR_ASSERT(tr_encode_spans(v, text, size, spans, n_spans, ids, 2 * MAX, &n) == 0);
-    TR_ASSERT(n <= (which == SPM_LOOSE ? 2 * size + 1 : size));
-    if (which != SPM_LOOSE)
+    TR_ASSERT(tr_encode_spans(v, text, size, spans, n_spans, ids, 3 * MAX, &n) == 0);
+    TR_ASSERT(n <= (which == SPM_LOOSE ? 2 * size + 1 : which == NFC ? 3 * size : size));
+    if (which != SPM_LOOSE && which != NFC)
         check(v, ids, n, text, size, spans, n_spans);
     tr_encode_spans(v, text, size, spans, n_spans, NULL, 0, &counted);
     TR_ASSERT(counted == n);
-    TR_ASSERT(tr_encode(v, text, size, false, ids, 2 * MAX, &n) == 0);
+    TR_ASSERT(tr_encode(v, text, size, false, ids, 3 * MAX, &n) == 0);
     for (size_t i = 0; i < n; i++)
         TR_ASSERT(!tr_vocab_is_control(v, ids[i]));
     return 0;

@@ -176,3 +176,51 @@ Test(encode, the_sim_vocabulary_takes_the_longest_piece)
     cr_assert_eq(n, 10);
     tr_vocab_close(sim);
 }
+
+static void never_whole(struct tr_gw *w)
+{
+    uint8_t no = 0;
+
+    tr_gw_kv(w, "tokenizer.ggml.ignore_merges", TR_GGUF_BOOL, &no, 1);
+}
+
+/* "abc" is a piece that no merges make. */
+Test(encode, a_word_that_is_a_piece_is_it_where_the_tokeniser_or_the_file_says_so, .init = NULL)
+{
+    static const char *const M[] = {"b c", "ab c", "a b", NULL};
+    static const struct {
+        const char *pre;
+        void (*more)(struct tr_gw *w);
+        size_t n;
+    } CASES[] = {{"qwen2", NULL, 2}, {"llama-bpe", NULL, 1}, {"llama-bpe", never_whole, 2}};
+
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        struct tiny t = {.pre = CASES[i].pre, .merges = M, .more = CASES[i].more};
+        struct tr_errbuf err = {""};
+        size_t n = 0;
+        v = tiny_open(&t, &err);
+        cr_assert_not_null(v, "%s", err.msg);
+        cr_assert_eq(tr_encode(v, "abc", 3, false, NULL, 0, &n), -ENOSPC);
+        cr_assert_eq(n, CASES[i].n, "row %zu: %zu", i, n);
+        if (i + 1 < sizeof(CASES) / sizeof(CASES[0]))
+            tr_vocab_close(v);
+    }
+}
+
+/* U+212A, the sign of kelvin, is K in NFC; and what was typed stays what was typed. */
+Test(encode, text_is_normalised_after_control_tokens_were_found, .init = NULL)
+{
+    static const char *const M[] = {"\u00c3 \u00a9", "< K", "<K >", NULL}; /* bytes of U+00E9 */
+    static const char *const C[] = {"<K>", "e\u0301", NULL};
+    struct tiny t = {.pre = "qwen2", .merges = M, .control = C};
+    struct tr_errbuf err = {""};
+
+    v = tiny_open(&t, &err);
+    cr_assert_not_null(v, "%s", err.msg);
+    gives("xe\u0301", 4, (struct tr_span[]){{0, 4}}, 1, IDS('x', 256));
+    gives("xe\u0301", 4, NULL, 0, IDS('x', 260));
+    gives("<\u212a><K>", 8, NULL, 0, IDS(257, '>', 259));
+    gives("<K><\u212a><K>", 11, (struct tr_span[]){{3, 8}}, 1, IDS(259, 257, '>', 259));
+    gives("\u0958", 3, NULL, 0, IDS(0xe0, 0xa4, 0x95, 0xe0, 0xa4, 0xbc));
+    gives("\xcc\x81\xff\xcc\x81", 5, NULL, 0, IDS(0xcc, 0x81, 0xff, 0xcc, 0x81));
+}

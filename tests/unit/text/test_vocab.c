@@ -48,6 +48,42 @@ Test(vocab, what_the_file_says_is_there)
     tr_vocab_close(v);
 }
 
+static void only_a_bos(struct tr_gw *w)
+{
+    tr_gw_u32(w, "tokenizer.ggml.bos_token_id", IM_START);
+}
+
+static void a_bos_and_no(struct tr_gw *w)
+{
+    uint8_t no = 0;
+
+    only_a_bos(w);
+    tr_gw_kv(w, "tokenizer.ggml.add_bos_token", TR_GGUF_BOOL, &no, 1);
+}
+
+Test(vocab, where_the_file_is_silent_its_tokeniser_tells_whether_prompts_begin_with_bos)
+{
+    static const struct {
+        const char *pre;
+        void (*more)(struct tr_gw *w);
+        bool bos;
+    } CASES[] = {{"gpt-2", only_a_bos, false},
+                 {"llama-bpe", only_a_bos, true},
+                 {"tekken", only_a_bos, true},
+                 {"llama-bpe", a_bos_and_no, false},
+                 {"llama-bpe", NULL, false}};
+
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        struct tiny t = {
+            .pre = CASES[i].pre, .control = CONTROL, .merges = MERGES, .more = CASES[i].more};
+        struct tr_errbuf err = {""};
+        struct tr_vocab *v = tiny_open(&t, &err);
+        cr_assert_not_null(v, "%s", err.msg);
+        cr_assert_eq(tr_vocab_add_bos(v), CASES[i].bos, "row %zu", i);
+        tr_vocab_close(v);
+    }
+}
+
 Test(vocab, control_tokens_and_ends_are_told_from_text)
 {
     struct tiny t = {.merges = MERGES, .control = CONTROL, .user = USER, .more = specials};
@@ -187,7 +223,7 @@ Test(vocab, a_wrong_file_is_refused_by_name)
     REFUSED("no scores", f.model = "llama"; f.n_scores = 0);
     REFUSED("\"bert\"", f.model = "bert");
     REFUSED("tokenizer.ggml.pre", f.pre = NULL);
-    REFUSED("\"default\"", f.pre = "default");
+    REFUSED("\"chameleon\"", f.pre = "chameleon");
     REFUSED("\"chatglm-bpe\"", f.pre = "chatglm-bpe");
     REFUSED("tokenizer.ggml.tokens", f.tokens[0] = NULL);
     REFUSED("tokenizer.ggml.tokens has 0", f.n_tokens = 0);
