@@ -224,7 +224,7 @@ Test(vocab, a_wrong_file_is_refused_by_name)
     REFUSED("\"bert\"", f.model = "bert");
     REFUSED("tokenizer.ggml.pre", f.pre = NULL);
     REFUSED("\"chameleon\"", f.pre = "chameleon");
-    REFUSED("\"chatglm-bpe\"", f.pre = "chatglm-bpe");
+    REFUSED("\"superbpe\"", f.pre = "superbpe");
     REFUSED("tokenizer.ggml.tokens", f.tokens[0] = NULL);
     REFUSED("tokenizer.ggml.tokens has 0", f.n_tokens = 0);
     REFUSED("tokenizer.ggml.tokens[0]", f.tokens[0] = big);
