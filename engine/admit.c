@@ -58,10 +58,22 @@ static bool copy_prompt(struct tr_sched *sc, uint32_t area, uint32_t slot, uint3
     return true;
 }
 
+static void no_extra(struct tr_sched *sc, uint32_t slot)
+{
+    struct tr_extra *e = &sc->extra[slot];
+    e->n_bias = e->n_stop = e->grammar_len = 0;
+    tr_constrain_drop(sc->constrain, slot);
+}
+
+/* Checked as a whole; its grammar, if it has one, is at its beginning. */
 static bool unpack_extra(struct tr_sched *sc, uint32_t slot, uint32_t len)
 {
     const uint8_t *bytes = tr_ring_extra_rw(sc->s, slot);
-    return tr_extra_unpack(bytes, len, sc->s->config.n_vocab, &sc->extra[slot]) == 0;
+    struct tr_extra *e = &sc->extra[slot];
+    tr_constrain_drop(sc->constrain, slot);
+    return tr_extra_unpack(bytes, len, sc->s->config.n_vocab, e) == 0 &&
+           (!e->grammar_len ||
+            tr_constrain_open(sc->constrain, slot, e->grammar, e->grammar_len) == 0);
 }
 
 static bool copy_extra(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t len)
@@ -135,7 +147,7 @@ static void fill_seq(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t
                          .lead = lead,
                          .group_next = TR_NO_SLOT};
     if (!r->extra_len)
-        sc->extra[slot].n_bias = sc->extra[slot].n_stop = 0;
+        no_extra(sc, slot);
 }
 
 /* Appends the slot to its lead's group. */
@@ -406,7 +418,7 @@ bool tr_admit_is_sound(struct tr_sched *sc, uint32_t slot)
         !memchr(r->key, '\0', sizeof(r->key)))
         return false;
     if (!r->extra_len)
-        sc->extra[slot].n_bias = sc->extra[slot].n_stop = 0;
+        no_extra(sc, slot);
     return are_ids(sc, tr_ring_ids(sc->s, slot), r->prompt_len + n_out) &&
            (!r->extra_len || unpack_extra(sc, slot, r->extra_len));
 }

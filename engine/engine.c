@@ -11,9 +11,13 @@
 #include "shm/region.h"
 #include "shm/stat.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static struct tr_backend *open_backend(struct tr_sched *sc, const struct tr_shm *s,
                                        const struct tr_engine_config *c,
@@ -103,13 +107,32 @@ static int confine(struct tr_errbuf *err)
     return ret < 0 ? ret : 0;
 }
 
+/* For the life of the process. */
+static int map_pieces(int fd, struct tr_sched_config *c, struct tr_errbuf *err)
+{
+    struct stat st;
+    void *p = MAP_FAILED;
+    if (fstat(fd, &st) == 0 && st.st_size > 0)
+        p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    if (p == MAP_FAILED)
+        return tr_errf(err, -EINVAL, "cannot map the vocabulary for grammars");
+    c->pieces = p;
+    c->pieces_len = (size_t)st.st_size;
+    return 0;
+}
+
 int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
 {
     struct tr_errbuf err = {""};
     struct tr_backend_info info;
     struct tr_backend *backend = NULL;
+    struct tr_sched_config sched = c->sched;
+    struct tr_sched *sc = NULL;
     int status = 1;
-    struct tr_sched *sc = tr_sched_new(s, &c->sched, &err);
+    if (c->pieces_fd > 0 && map_pieces(c->pieces_fd, &sched, &err))
+        goto out;
+    sc = tr_sched_new(s, &sched, &err);
     if (!sc)
         goto out;
     tr_sched_beat(sc);

@@ -17,7 +17,8 @@ struct tr_engine_config {
     /* model_path, math, kv_type, n_threads, kv_bytes and the sim times are the caller's; n_ctx,
      * max_seqs, max_rows and max_out follow from shared memory and `sched`. */
     struct tr_backend_config backend;
-    struct tr_sched_config sched;
+    struct tr_sched_config sched; /* without `pieces` */
+    int pieces_fd; /* above 0: the vocabulary as grammar/pieces.h has it; closed when it is mapped */
     uint64_t idle_ns; /* longest sleep, and so the longest time between two heartbeats; 0: 100 ms */
 };
 

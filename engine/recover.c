@@ -15,6 +15,7 @@
  *                not published, and is now
  *   end          a last token that ends the answer, without the terminal state: the end is found again
  *   command      the dirty bit may be taken: all commands are read again
+ *   grammar      is opened again, and the tokens are led through it, as when they were published
  *   record       its number is written before it is counted: a number above the queue's tail is void;
  *                it is counted before it is in the statistics
  *   release      generation, wiping, claim: a free ring whose claim is not open or claimed in this
@@ -217,6 +218,10 @@ static void go_on(struct tr_sched *sc, struct tr_seq *q)
     if (q->n_out && !q->first_token_ns)
         tr_step_first_token(sc, q, tr_sched_token_ns(sc, q, 0));
     q->last_token_ns = q->n_out && !was_parked ? tr_sched_token_ns(sc, q, q->n_out - 1) : 0;
+    if (!tr_step_retrace(sc, q)) {
+        end_as(sc, q, TR_ERR_GRAMMAR_FAILED);
+        return;
+    }
     look_for_end(sc, q);
     if (!tr_state_terminal(q->state) && tr_suspect_is_guilty(q))
         end_as(sc, q, TR_ERR_ENGINE_CRASHED);

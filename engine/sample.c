@@ -185,6 +185,27 @@ static void add_masks(struct job *j)
             touch(j, j->in->extra->stop_ids[i])->v = -INFINITY;
 }
 
+static bool is_allowed(const uint32_t *mask, uint32_t id)
+{
+    return mask[id / 32] >> (id % 32) & 1;
+}
+
+/* 32 logits at a time: of most words all or none may stay. */
+static void add_grammar(struct job *j)
+{
+    const uint32_t *mask = j->in->mask;
+    for (uint32_t i = 0; i < j->n_touched; i++)
+        if (!is_allowed(mask, j->touched[i].id))
+            j->touched[i].v = -INFINITY;
+    for (uint32_t at = 0; at < j->n_vocab; at += 32) {
+        uint32_t w = mask[at / 32], n = j->n_vocab - at < 32 ? j->n_vocab - at : 32;
+        if (w == UINT32_MAX)
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            j->logits[at + i] = w >> i & 1 ? j->logits[at + i] : -INFINITY;
+    }
+}
+
 /* Steps 1 to 3.  Touched ids leave the row of logits (minus infinity there) and are carried beside
  * it in double; the block maxima are taken afterwards. */
 static void adjust(struct job *j)
@@ -194,6 +215,8 @@ static void adjust(struct job *j)
             touch(j, j->in->extra->bias[i].id)->v += (double)j->in->extra->bias[i].value;
     add_penalties(j);
     add_masks(j);
+    if (j->in->mask)
+        add_grammar(j);
     for (uint32_t i = 0; i < j->n_touched; i++) {
         struct touched *t = &j->touched[i];
         j->logits[t->id] = -INFINITY;
@@ -394,7 +417,9 @@ uint32_t tr_sample(struct tr_sampler *s, uint32_t row, float *logits, const stru
     }
     adjust(&j);
     uint32_t id;
-    if (is_greedy(&j)) {
+    if (in->mask && !(j.top > -INFINITY)) {
+        return TR_NO_TOKEN;
+    } else if (is_greedy(&j)) {
         id = largest(&j);
     } else {
         double u = tr_sample_draw(in->params->seed, in->params->choice, in->n_out);
@@ -412,6 +437,8 @@ uint32_t tr_sample_probs(struct tr_sampler *s, uint32_t row, float *logits,
 {
     struct job j = job_of(s, row, logits, in);
     adjust(&j);
+    if (in->mask && !(j.top > -INFINITY))
+        return 0;
     if (is_greedy(&j)) {
         out[0] = (struct tr_cand){.v = 1.0, .id = largest(&j)};
         return 1;

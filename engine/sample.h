@@ -7,7 +7,8 @@
  *   1  logit_bias is added
  *   2  repetition penalty r on ids in prompt or output: logit > 0 ? logit / r : logit * r; then
  *      minus frequency * count in the output, minus presence if in the output
- *   3  masks: end-of-turn ids with ignore_eos; they and stop ids before min_tokens
+ *   3  masks: end-of-turn ids with ignore_eos; they and stop ids before min_tokens; ids that the
+ *      grammar of the answer does not allow (constrain.h)
  *   4  temperature below TR_GREEDY_BELOW: the largest logit, ties to the lowest id; done
  *   5  logits / temperature; top_k: all that reach the k-th largest (ties stay)
  *   6  top_p: in falling order, a token stays if the sum of those before it is < top_p of the whole
@@ -20,7 +21,7 @@
  * not matter (DESIGN N5).
  *
  * Log-probabilities are those of the model: log-softmax of the raw logits, before bias, penalties,
- * masks and temperature.  A forced token (bias 100) therefore has the small but finite value the
+ * masks and temperature, with a grammar as without.  A forced token (bias 100) therefore has the small but finite value the
  * model gave it.  What is not finite in the logits is reported as TR_LOGPROB_MIN. */
 #ifndef TR_ENGINE_SAMPLE_H
 #define TR_ENGINE_SAMPLE_H
@@ -37,6 +38,9 @@
 #define TR_GREEDY_BELOW 1e-3
 #define TR_LOGPROB_MIN (-9999.0F)
 
+/* With a mask: no id that it allows is left. */
+#define TR_NO_TOKEN UINT32_MAX
+
 struct tr_sample_in {
     const struct tr_params *params; /* validated */
     const struct tr_extra *extra;   /* NULL: neither bias nor stop ids */
@@ -46,6 +50,7 @@ struct tr_sample_in {
     uint32_t n_drafts;
     const uint32_t *eog; /* [n_eog] */
     uint32_t n_eog;
+    const uint32_t *mask; /* [(n_vocab + 31) / 32]: bit set, the grammar allows it; NULL: all are */
 };
 
 struct tr_sampler;
@@ -55,7 +60,7 @@ struct tr_sampler;
 struct tr_sampler *tr_sampler_new(uint32_t rows, uint32_t n_vocab, uint32_t n_ctx, uint64_t *bytes);
 void tr_sampler_free(struct tr_sampler *s); /* NULL is fine */
 
-/* The next token.  Any thread; `row` names the scratch, one call at a time for each.  `logits`
+/* The next token, or TR_NO_TOKEN.  Any thread; `row` names the scratch, one call at a time for each.  `logits`
  * [n_vocab] are changed.  With lp, *lp is filled for the token that was chosen. */
 uint32_t tr_sample(struct tr_sampler *s, uint32_t row, float *logits, const struct tr_sample_in *in,
                    struct tr_lp *lp);
@@ -65,7 +70,7 @@ void tr_sample_logprob(struct tr_sampler *s, uint32_t row, const float *logits, 
                        uint32_t n_top, struct tr_lp *lp);
 
 /* The distribution that tr_sample draws from: ids with a probability above 0 into out [n_vocab]
- * (v is the probability); returns how many. */
+ * (v is the probability); returns how many, 0 where tr_sample says TR_NO_TOKEN. */
 uint32_t tr_sample_probs(struct tr_sampler *s, uint32_t row, float *logits,
                          const struct tr_sample_in *in, struct tr_cand *out);
 

@@ -36,6 +36,16 @@ static void look_at_control(struct tr_sched *sc)
     }
 }
 
+static int take_constrain(struct tr_sched *sc, struct tr_errbuf *err)
+{
+    const struct tr_shm_config *c = &sc->s->config;
+    uint64_t bytes = 0;
+    sc->constrain =
+        tr_constrain_new(c->n_slots, c->n_vocab, sc->cfg.pieces, sc->cfg.pieces_len, &bytes, err);
+    sc->bytes += bytes;
+    return sc->constrain ? 0 : -EINVAL;
+}
+
 struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
                               struct tr_errbuf *err)
 {
@@ -72,6 +82,10 @@ struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
     sc->news = take(sc, (size_t)s->config.n_areas * sc->news_words, sizeof(*sc->news));
     sc->reqs = take(sc, TR_MAX_CHOICES, sizeof(*sc->reqs));
     sc->fair = tr_fair_new(n, &sc->bytes);
+    if (c->pieces && take_constrain(sc, err)) {
+        tr_sched_free(sc);
+        return NULL;
+    }
     if (!sc->seq || !sc->extra || !sc->closed || !sc->active || !sc->aside_kv || !sc->ended ||
         !sc->due || !sc->unbilled || !sc->plan_in || !sc->plan_do || !sc->news || !sc->reqs ||
         !sc->fair)
@@ -171,7 +185,10 @@ int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct 
     sc->rows = take(sc, sc->max_rows, sizeof(*sc->rows));
     sc->tables = take(sc, c->max_seqs, sizeof(*sc->tables));
     sc->jobs = take(sc, sc->max_out, sizeof(*sc->jobs));
-    sc->bytes += sampler_bytes;
+    uint64_t mask_bytes = 0;
+    if (sc->constrain && tr_constrain_start(sc->constrain, c->max_seqs, &mask_bytes))
+        return tr_errf(err, -ENOMEM, "no thread, or no memory for the masks of grammars");
+    sc->bytes += sampler_bytes + mask_bytes;
     if (!sc->sampler || !sc->logits || !sc->rows || !sc->tables || !sc->jobs ||
         (sc->cfg.speculate && take_ngrams(sc)))
         return tr_errf(err, -ENOMEM, "out of memory for a batch of %u rows", sc->max_rows);
@@ -195,6 +212,7 @@ void tr_sched_free(struct tr_sched *sc)
     free(sc->news);
     free(sc->reqs);
     tr_fair_free(sc->fair);
+    tr_constrain_free(sc->constrain);
     tr_kv_free(sc->kv);
     tr_sampler_free(sc->sampler);
     free(sc->logits);

@@ -51,6 +51,10 @@ struct tr_sched_config {
     uint32_t n_eog;
     uint64_t ttft_target_ns; /* 0: counts as met */
     uint64_t itl_target_ns;  /* for the largest gap of a request; 0: counts as met */
+    /* The vocabulary as grammar/pieces.h has it, borrowed; NULL: a request that brings a grammar is refused
+     * as malformed. */
+    const void *pieces;
+    size_t pieces_len;
 };
 
 struct tr_shm;

@@ -3,6 +3,7 @@
 #ifndef TR_ENGINE_SCHED_PRIV_H
 #define TR_ENGINE_SCHED_PRIV_H
 
+#include "engine/constrain.h"
 #include "engine/cost.h"
 #include "engine/fair.h"
 #include "engine/kv.h"
@@ -27,6 +28,7 @@ struct tr_job {
         *drafts; /* of its sequence: n_before stand between its tokens and this row, and the */
     uint32_t n_before; /* next one is the token of the row behind it, if there is one (`is_more`) */
     bool is_more;
+    const uint32_t *mask; /* of what its grammar allows, or NULL */
     struct tr_lp lp;
 };
 
@@ -36,9 +38,10 @@ struct tr_sched {
     struct tr_stat *stat;
 
     /* Slots. */
-    struct tr_seq *seq;     /* [n_slots] */
-    struct tr_extra *extra; /* [n_slots], touched only where a request has one */
-    uint32_t *closed;       /* [n_slots], a stack of free slots that are not offered */
+    struct tr_seq *seq;             /* [n_slots] */
+    struct tr_extra *extra;         /* [n_slots], touched only where a request has one */
+    struct tr_constrain *constrain; /* NULL: no request may bring a grammar */
+    uint32_t *closed;               /* [n_slots], a stack of free slots that are not offered */
     uint32_t n_closed;
     uint32_t n_offered;
     uint32_t *active; /* [n_slots] not ended and not aside, by order */
@@ -259,6 +262,8 @@ bool tr_step_is_behind(const struct tr_sched *sc, const struct tr_seq *q);
 void tr_step_park(struct tr_sched *sc, struct tr_seq *q);
 /* Ends it, or lets it wait for the scan of its last tokens, if `id`, its last one, is its end. */
 void tr_step_end_if_over(struct tr_sched *sc, struct tr_seq *q, uint32_t id);
+/* The published tokens of a request that was found again lead through its grammar; false if they do not. */
+bool tr_step_retrace(struct tr_sched *sc, const struct tr_seq *q);
 /* Its first token was published at that time. */
 void tr_step_first_token(struct tr_sched *sc, struct tr_seq *q, uint64_t at_ns);
 /* Whether the reader of a parked sequence is near enough for it to run again. */

@@ -282,6 +282,7 @@ static void look_at_ended(struct tr_sched *sc, uint64_t durable)
 static void free_slot(struct tr_sched *sc, struct tr_seq *q)
 {
     q->in_kv = q->n_blocks = 0;
+    tr_constrain_drop(sc->constrain, q->slot); /* its program goes with the ring */
     TR_FAULT_FOR(ENGINE_RELEASE_DUE, tr_sched_ring(sc, q)->params.seed);
     tr_seq_move(sc->s, q, TR_FREE);
     TR_FAULT(ENGINE_RELEASE_RESET);

@@ -56,7 +56,8 @@ bool tr_step_is_behind(const struct tr_sched *sc, const struct tr_seq *q)
 static uint32_t draft_room(const struct tr_sched *sc, const struct tr_seq *q,
                            const struct tr_plan_seq *p)
 {
-    if (!sc->draft_rows || p->state != TR_RUNNING || p->hold || (q->flags & TR_REQ_ECHO_LOGPROBS))
+    if (!sc->draft_rows || p->state != TR_RUNNING || p->hold || (q->flags & TR_REQ_ECHO_LOGPROBS) ||
+        tr_constrain_has(sc->constrain, q->slot))
         return 0;
     uint64_t room = sc->s->config.window - lag_of(q);
     uint32_t lp = q->flags & TR_REQ_LOGPROBS ? tr_lpring_room(sc->s, q->slot) : UINT32_MAX;
@@ -214,6 +215,9 @@ static uint32_t add_job(struct tr_sched *sc, const struct tr_seq *q, uint32_t po
     j->wants_lp = echo || (q->flags & TR_REQ_LOGPROBS);
     j->n_before = 0;
     j->is_more = false;
+    j->mask = !echo && tr_constrain_has(sc->constrain, q->slot)
+                  ? tr_constrain_ask(sc->constrain, q->slot)
+                  : NULL;
     j->id = echo ? tr_ring_ids(sc->s, q->slot)[pos + 1] : 0;
     return sc->n_jobs++;
 }
@@ -299,7 +303,8 @@ static void sample_one(void *arg, uint32_t i)
                               .drafts = j->drafts,
                               .n_drafts = j->n_before,
                               .eog = sc->cfg.eog,
-                              .n_eog = sc->cfg.n_eog};
+                              .n_eog = sc->cfg.n_eog,
+                              .mask = j->mask};
     j->id = tr_sample(sc->sampler, i, logits, &in, j->wants_lp ? &j->lp : NULL);
 }
 
@@ -336,8 +341,29 @@ void tr_step_end_if_over(struct tr_sched *sc, struct tr_seq *q, uint32_t id)
         close_seq(sc, q, TR_COMPLETED, TR_FINISH_EOG);
     else if (r->extra_len && is_in(id, e->stop_ids, e->n_stop))
         close_seq(sc, q, TR_COMPLETED, TR_FINISH_STOP_ID);
+    else if (tr_constrain_is_over(sc->constrain, q->slot))
+        close_seq(sc, q, TR_COMPLETED, TR_FINISH_GRAMMAR);
     else if (q->n_out == q->max_tokens)
         close_seq(sc, q, TR_INCOMPLETE, TR_FINISH_LENGTH);
+}
+
+bool tr_step_retrace(struct tr_sched *sc, const struct tr_seq *q)
+{
+    const uint32_t *ids = tr_ring_ids(sc->s, q->slot) + q->prompt_len;
+    if (!tr_constrain_has(sc->constrain, q->slot))
+        return true;
+    for (uint32_t i = 0; i < q->n_out; i++)
+        if (!tr_constrain_take(sc->constrain, q->slot, ids[i]))
+            return false;
+    return true;
+}
+
+/* Nothing that its grammar allows is left, or its grammar is more than a matcher holds. */
+static void fail_grammar(struct tr_sched *sc, struct tr_seq *q)
+{
+    tr_settle_end(
+        sc, q,
+        (struct tr_end){.state = TR_ERROR, .err = TR_ERR_GRAMMAR_FAILED, .finish_index = q->n_out});
 }
 
 static uint64_t span(uint64_t from_ns, uint64_t to_ns)
@@ -372,6 +398,10 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
     struct tr_seq *q = &sc->seq[j->slot];
     if (q->in_kv <= j->pos)
         return false; /* an earlier entry had no room, a draft was wrong, or the answer has ended */
+    if (j->id == TR_NO_TOKEN) {
+        fail_grammar(sc, q);
+        return false;
+    }
     /* The entry first: who sees the token finds its entry.  No room although there was some when
      * the plan was made: the reader's count is nonsense.  The row is made again once it is not. */
     if (j->wants_lp && tr_lpring_push(sc->s, j->slot, &j->lp)) {
@@ -403,7 +433,10 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
         tr_slot_stat_prefilled(sc->s, q->slot, q->prompt_len);
         tr_seq_move(sc->s, q, TR_RUNNING);
     }
-    tr_step_end_if_over(sc, q, j->id);
+    if (j->mask && !tr_constrain_take(sc->constrain, j->slot, j->id))
+        fail_grammar(sc, q);
+    else
+        tr_step_end_if_over(sc, q, j->id);
     return true;
 }
 
@@ -488,9 +521,11 @@ bool tr_step(struct tr_sched *sc)
     tr_suspect_pass_begins(sc);
     reach_sequences(sc);
     uint64_t forward = tr_now_ns();
+    tr_constrain_begin(sc->constrain);
     sc->ops->forward(sc->backend, &batch, sc->logits, tr_sched_beat, sc);
     TR_FAULT(ENGINE_PASS_END);
     uint64_t sample = tr_now_ns();
+    tr_constrain_join(sc->constrain);
     if (sc->n_jobs)
         sc->ops->parallel(sc->backend, sc->n_jobs, sample_one, sc);
     tr_suspect_pass_ends(sc);

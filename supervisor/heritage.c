@@ -31,7 +31,8 @@ struct model_facts {
     uint32_t n_vocab;
 };
 
-static void note_vocab(struct tr_heritage *h, const struct tr_vocab *v, struct model_facts *m)
+static int note_vocab(struct tr_heritage *h, const struct tr_vocab *v, struct model_facts *m,
+                      struct tr_errbuf *err)
 {
     const char *template = h->opt.chat_template;
     size_t len;
@@ -43,6 +44,7 @@ static void note_vocab(struct tr_heritage *h, const struct tr_vocab *v, struct m
     c->n_eog = (uint32_t)(n < TR_MAX_EOG ? n : TR_MAX_EOG);
     for (uint32_t i = 0; i < c->n_eog; i++)
         c->eog[i] = (uint32_t)ids[i];
+    return tr_pieces_make(&h->pieces, v, c->eog, c->n_eog, err);
 }
 
 static int file_facts(struct tr_heritage *h, struct model_facts *m, struct tr_errbuf *err)
@@ -54,9 +56,9 @@ static int file_facts(struct tr_heritage *h, struct model_facts *m, struct tr_er
     char key[128];
     struct tr_str arch;
     struct tr_vocab *v = tr_vocab_open(g, err);
-    if (v) {
-        note_vocab(h, v, m);
-        tr_vocab_close(v);
+    int noted = v ? note_vocab(h, v, m, err) : -EINVAL;
+    tr_vocab_close(v);
+    if (noted == 0) {
         if (tr_gguf_str(g, "general.architecture", &arch) || arch.len > 64)
             tr_errf(err, 0, "%s: general.architecture is missing", h->model_path);
         else {
@@ -76,10 +78,10 @@ static int sim_facts(struct tr_heritage *h, struct model_facts *m, struct tr_err
     struct tr_vocab *v = tr_vocab_sim();
     if (!v)
         return tr_errf(err, -ENOMEM, "no memory for the sim vocabulary");
-    note_vocab(h, v, m);
+    int ret = note_vocab(h, v, m, err);
     tr_vocab_close(v);
     m->n_ctx = SIM_CTX;
-    return 0;
+    return ret;
 }
 
 /* "dir/Name.Q4_1.gguf" -> "Name.Q4_1"; a model without a file is called sim. */
@@ -241,6 +243,7 @@ static void configure_engine(struct tr_heritage *h)
     e->sched.prefix_cache = (enum tr_prefix_cache)o->prefix_cache;
     e->sched.prefill_chunk = (uint32_t)o->prefill_chunk;
     e->sched.speculate = o->speculate == 1;
+    e->pieces_fd = h->pieces.fd;
     e->sched.ttft_target_ns = o->ttft_target;
     e->sched.itl_target_ns = o->itl_target;
     e->backend = (struct tr_backend_config){.model_path = *h->model_path ? h->model_path : NULL,
@@ -333,6 +336,8 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
         (double)tr_shm_slot_bytes(c) / kib, c->window, (double)b.state / kib,
         (double)b.choice / kib, (double)b.unsent / kib, (double)b.logprobs / kib,
         (double)b.kept / kib, (double)b.kernel / kib, (double)h->opt.stream_buffer / kib);
+    tr_log(TR_LOG_INFO, "the vocabulary for grammars takes %.1f MiB, made in %.0f ms",
+           (double)h->pieces.bytes / kib / kib, (double)h->pieces.ns / 1e6);
     tr_log(
         TR_LOG_INFO,
         "a WebSocket takes %.1f KiB besides its connection, each of its streams %.1f KiB in place "
@@ -413,6 +418,8 @@ void tr_heritage_fini(struct tr_heritage *h)
         close(h->listen_fds[i]);
     if (h->engine.backend.weights_fd > 0)
         close(h->engine.backend.weights_fd);
+    if (h->pieces.fd > 0)
+        close(h->pieces.fd);
     tr_observe_close(&h->observer);
     tr_shm_close_fds(&h->fds);
 }

@@ -12,6 +12,7 @@
 #include "shm/region.h"
 #include "supervisor/observe.h"
 #include "supervisor/options.h"
+#include "supervisor/pieces.h"
 
 #include <sys/types.h>
 
@@ -31,6 +32,7 @@ struct tr_heritage {
     pid_t supervisor;
     int signals; /* the supervisor's, as the next one; closed in every child */
     struct tr_observer observer;
+    struct tr_pieces pieces; /* fd 0: none */
     bool use_ledger;
     bool chats;            /* there is a chat template */
     char host[256];        /* --host without the brackets it had */

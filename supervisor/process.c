@@ -108,6 +108,7 @@ static void close_weights(struct tr_heritage *h)
 {
     if (h->engine.backend.weights_fd > 0)
         close(h->engine.backend.weights_fd);
+    close(h->pieces.fd);
 }
 
 static void attach(struct tr_heritage *h, struct tr_shm *s, enum tr_role role, uint32_t area,

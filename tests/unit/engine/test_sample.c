@@ -329,3 +329,72 @@ Test(sample, drafts_count_as_if_they_were_in_the_output)
         in.n_drafts = 0;
     }
 }
+
+/* ---- with a grammar ---- */
+
+static uint32_t mask[(VOCAB + 31) / 32];
+
+static void allow(uint32_t id)
+{
+    mask[id / 32] |= 1u << (id % 32);
+    in.mask = mask;
+}
+
+Test(sample, only_what_the_mask_allows_is_drawn_and_its_logprob_is_the_models)
+{
+    static const double temperatures[] = {0, 1, 2};
+    extra.n_bias = 2;
+    extra.bias[0] = (struct tr_bias){.id = best(), .value = 100};
+    extra.bias[1] = (struct tr_bias){.id = 999, .value = -3};
+    in.extra = &extra;
+    allow(999);
+    allow(31);
+    allow(32);
+    allow(640);
+    for (uint32_t i = 0; i < 600; i++) {
+        struct tr_lp lp, model;
+        params.temperature = temperatures[i % 3];
+        params.top_k = i % 4 == 1 ? 1 : i % 4 == 2 ? 3 : 0;
+        params.top_p = i % 5 == 1 ? 0.5 : 1;
+        params.seed = i;
+        uint32_t id = draw(&lp);
+        cr_assert(id == 999 || id == 31 || id == 32 || id == 640, "%u", id);
+        tr_sample_logprob(sampler, 0, logits, id, 0, &model);
+        cr_assert_eq(lp.logprob, model.logprob);
+    }
+}
+
+Test(sample, a_mask_that_leaves_nothing_is_told)
+{
+    struct tr_cand out[VOCAB];
+    float copy[VOCAB];
+    uint32_t eog = 5;
+    in.mask = mask;
+    cr_assert_eq(draw(NULL), TR_NO_TOKEN);
+    allow(5);
+    cr_assert_eq(draw(NULL), 5);
+    in.eog = &eog;
+    in.n_eog = 1;
+    params.flags = TR_REQ_IGNORE_EOS;
+    cr_assert_eq(draw(NULL), TR_NO_TOKEN);
+    params.temperature = 0;
+    cr_assert_eq(draw(NULL), TR_NO_TOKEN);
+    memcpy(copy, logits, sizeof(copy));
+    cr_assert_eq(tr_sample_probs(sampler, 0, copy, &in, out), 0);
+    allow(6);
+    logits[6] = NAN;
+    cr_assert_eq(draw(NULL), TR_NO_TOKEN);
+}
+
+Test(sample, a_mask_of_all_changes_nothing)
+{
+    memset(mask, 0xff, sizeof(mask));
+    for (uint32_t i = 0; i < 200; i++) {
+        params.seed = i;
+        params.top_p = i % 2 ? 0.9 : 1;
+        in.mask = NULL;
+        uint32_t id = draw(NULL);
+        in.mask = mask;
+        cr_assert_eq(draw(NULL), id);
+    }
+}
