@@ -8,6 +8,7 @@
 #include "bench/readers.h"
 #include "bench/roofline.h"
 #include "bench/selection.h"
+#include "bench/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,7 @@ static const struct {
     {"kernels", tr_bench_kernels_main, "each operation of the forward pass, beside those limits"},
     {"model", tr_bench_model_main, "prefill and decode of a model, without a server"},
     {"selection", tr_bench_selection_main, "choosing a token from its logits"},
+    {"text", tr_bench_text_main, "texts to tokens"},
     {"plan", tr_bench_plan_main, "what the scheduler makes of a trace, in virtual time"},
     {"readers", tr_bench_readers_main, "many clients of a running service in one thread"},
     {"bare", tr_bench_bare_main, "the least that a server of event streams can do"},
