@@ -92,6 +92,11 @@ static void count(struct plan *p)
             p->tokens[p->n_tokens++] = p->tokens[i];
 }
 
+static int by_called(const void *a, const void *b)
+{
+    return (int)tr_g_u16(a) - (int)tr_g_u16(b);
+}
+
 static uint32_t token_index(const struct plan *p, uint32_t id)
 {
     const uint32_t *at = bsearch(&id, p->tokens, p->n_tokens, sizeof(*p->tokens), by_number);
@@ -118,6 +123,10 @@ static void put_state(const struct plan *p, uint32_t s, uint8_t *state, uint8_t 
         tr_g_put16(to + 2, p->states[e->to]);
         n[e->kind]++;
     }
+    /* Rules have other numbers now. */
+    if (n[TR_GE_CALL] > 1)
+        qsort(edges + (size_t)(*n_edges - n[TR_GE_TOKEN] - n[TR_GE_CALL]) * TR_GEDGE_SIZE,
+              n[TR_GE_CALL], TR_GEDGE_SIZE, by_called);
     for (uint32_t i = 0; i < 3; i++)
         tr_g_put16(state + 4 + 2 * (size_t)i, n[i]);
     tr_g_put16(state + 10, p->s[s].final);
@@ -147,6 +156,7 @@ static void put(const struct plan *p, bool empty, uint8_t *out, size_t len)
             tr_g_put32(group + 4, first);
             group += TR_GGROUP_SIZE;
         }
+        memset(rule + (size_t)i * TR_GRULE_SIZE, 0, TR_GRULE_SIZE);
         tr_g_put32(rule + (size_t)i * TR_GRULE_SIZE, first);
         for (uint32_t s = p->first[r]; s < p->first[r + 1]; s++)
             if (is_kept(p, s))
@@ -156,15 +166,23 @@ static void put(const struct plan *p, bool empty, uint8_t *out, size_t len)
         tr_g_put32(token + (size_t)i * TR_GTOKEN_SIZE, p->tokens[i]);
 }
 
-/* Digests of groups, the called ones first; then the check that a reader makes. */
+/* What a reader will check: how rules begin, and the digests of groups, those called first. */
 static int seal(struct tr_gbuild *b, uint8_t *out, size_t len)
 {
+    uint16_t todo[TR_GRAM_RULES_MAX];
     struct tr_gprog p;
     struct tr_errbuf err;
-    uint32_t n_groups = tr_g_u32(out + 16);
+    uint32_t flags;
     int rc = tr_gprog_lay_out(&p, out, len, &err);
 
-    for (uint32_t g = 0; rc == 0 && g < n_groups; g++)
+    if (rc == 0)
+        rc = tr_gprog_check_left(&p, todo, &err);
+    for (uint32_t i = p.n_rules; rc == 0 && i-- > 0;) {
+        uint8_t *rule = out + (p.rules - out) + (size_t)todo[i] * TR_GRULE_SIZE;
+        tr_grule_begin(&p, todo[i], rule + 8, &flags);
+        tr_g_put32(rule + 4, flags);
+    }
+    for (uint32_t g = 0; rc == 0 && g < p.n_groups; g++)
         tr_ggroup_digest(&p, g, out + TR_GHEAD_SIZE + (size_t)g * TR_GGROUP_SIZE + 8);
     if (rc == 0)
         rc = tr_gprog_open(&p, out, len, UINT32_MAX, &err);
@@ -179,7 +197,7 @@ static int write_image(struct plan *p, bool empty, uint8_t *out, size_t cap, siz
                   (size_t)p->n * TR_GRULE_SIZE + (size_t)p->n_states * TR_GSTATE_SIZE +
                   (size_t)p->n_edges * TR_GEDGE_SIZE + (size_t)p->n_tokens * TR_GTOKEN_SIZE;
     size_t most = cap < TR_GRAM_BYTES ? cap : TR_GRAM_BYTES;
-    if (size > most || p->n_states > TR_GRAM_STATES_MAX)
+    if (size > most || p->n_states > TR_GRAM_STATES_MAX || p->n_tokens > UINT16_MAX)
         return tr_gfail(p->b, -E2BIG, "the grammar takes %zu bytes as a program, the most is %zu",
                         size, most);
     put(p, empty, out, size);

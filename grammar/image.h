@@ -13,7 +13,7 @@
 
 #define TR_GDIGEST 16
 
-enum { TR_GHEAD_SIZE = 40, TR_GGROUP_SIZE = 24, TR_GRULE_SIZE = 4, TR_GSTATE_SIZE = 12 };
+enum { TR_GHEAD_SIZE = 40, TR_GGROUP_SIZE = 24, TR_GRULE_SIZE = 40, TR_GSTATE_SIZE = 12 };
 enum { TR_GEDGE_SIZE = 4, TR_GTOKEN_SIZE = 4 };
 
 static inline uint16_t tr_g_u16(const uint8_t *p)
@@ -78,6 +78,18 @@ static inline uint32_t tr_grule_start(const struct tr_gprog *p, uint32_t rule)
     return tr_g_u32(p->rules + (size_t)rule * TR_GRULE_SIZE);
 }
 
+static inline bool tr_grule_begins(const struct tr_gprog *p, uint32_t rule, uint8_t byte)
+{
+    return p->rules[(size_t)rule * TR_GRULE_SIZE + 8 + byte / 8] >> byte % 8 & 1;
+}
+
+#define TR_GRULE_TOKEN 1u /* flag: a text of it can begin with a token */
+
+static inline bool tr_grule_begins_token(const struct tr_gprog *p, uint32_t rule)
+{
+    return tr_g_u32(p->rules + (size_t)rule * TR_GRULE_SIZE + 4) & TR_GRULE_TOKEN;
+}
+
 static inline const uint8_t *tr_ggroup_at(const struct tr_gprog *p, uint32_t group)
 {
     return p->groups + (size_t)group * TR_GGROUP_SIZE;
@@ -86,8 +98,15 @@ static inline const uint8_t *tr_ggroup_at(const struct tr_gprog *p, uint32_t gro
 /* The counts and parts of an image, from its header.  Nothing but lengths is checked. */
 int tr_gprog_lay_out(struct tr_gprog *p, const uint8_t *image, size_t len, struct tr_errbuf *err);
 
+/* No rule begins with itself.  `order`: all rules, each before those it begins with. */
+int tr_gprog_check_left(const struct tr_gprog *p, uint16_t order[TR_GRAM_RULES_MAX],
+                        struct tr_errbuf *err);
+
 /* The group a state belongs to. */
 uint32_t tr_gstate_group(const struct tr_gprog *p, uint32_t state);
+
+/* What the rule's `begin` and flags must be, if those of the rules it begins with are right. */
+void tr_grule_begin(const struct tr_gprog *p, uint32_t rule, uint8_t begin[32], uint32_t *flags);
 
 /* The digest of a group, from the automata in the image and the digests of earlier groups. */
 void tr_ggroup_digest(const struct tr_gprog *p, uint32_t group, uint8_t out[TR_GDIGEST]);

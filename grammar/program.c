@@ -2,9 +2,9 @@
 /* grammar/program.c - see program.h. */
 #include "grammar/image.h"
 
-#define BAD(...) tr_errf(err, -EINVAL, __VA_ARGS__)
-
 #include <errno.h>
+
+#define BAD(...) tr_errf(err, -EINVAL, __VA_ARGS__)
 
 static uint32_t group_first_rule(const struct tr_gprog *p, uint32_t g)
 {
@@ -95,6 +95,24 @@ void tr_ggroup_digest(const struct tr_gprog *p, uint32_t group, uint8_t out[TR_G
     tr_blake2s_end(&h, out);
 }
 
+void tr_grule_begin(const struct tr_gprog *p, uint32_t rule, uint8_t begin[32], uint32_t *flags)
+{
+    struct tr_gstate s = tr_gstate_at(p, rule_first_state(p, rule));
+    const uint8_t *e = s.edge;
+
+    memset(begin, 0, 32);
+    *flags = s.n_tokens ? TR_GRULE_TOKEN : 0;
+    for (uint32_t i = 0; i < s.n_bytes; i++, e += TR_GEDGE_SIZE)
+        for (uint32_t b = e[0]; b <= e[1]; b++)
+            begin[b / 8] |= (uint8_t)(1u << b % 8);
+    for (uint32_t i = 0; i < s.n_calls; i++, e += TR_GEDGE_SIZE) {
+        const uint8_t *of = p->rules + (size_t)tr_g_u16(e) * TR_GRULE_SIZE;
+        *flags |= tr_g_u32(of + 4);
+        for (size_t k = 0; k < 32; k++)
+            begin[k] |= of[8 + k];
+    }
+}
+
 /* ---- what an image must be ---- */
 
 int tr_gprog_lay_out(struct tr_gprog *p, const uint8_t *image, size_t len, struct tr_errbuf *err)
@@ -165,12 +183,18 @@ static int check_state(const struct tr_gprog *p, uint32_t i, uint32_t first, uin
             return BAD("byte edges of state %u of a grammar program are out of order", i);
         above = e[1];
     }
-    for (uint32_t k = 0; k < s.n_calls; k++, e += TR_GEDGE_SIZE)
-        if (tr_g_u16(e) >= callable)
+    above = -1;
+    for (uint32_t k = 0; k < s.n_calls; k++, e += TR_GEDGE_SIZE) {
+        if (tr_g_u16(e) >= callable || tr_g_u16(e) <= above)
             return BAD("state %u of a grammar program calls a rule that it may not", i);
-    for (uint32_t k = 0; k < s.n_tokens; k++, e += TR_GEDGE_SIZE)
-        if (tr_g_u16(e) >= p->n_tokens)
+        above = tr_g_u16(e);
+    }
+    above = -1;
+    for (uint32_t k = 0; k < s.n_tokens; k++, e += TR_GEDGE_SIZE) {
+        if (tr_g_u16(e) >= p->n_tokens || tr_g_u16(e) <= above)
             return BAD("state %u of a grammar program names a token that is not there", i);
+        above = tr_g_u16(e);
+    }
     for (e = s.edge; e < s.edge + ((size_t)s.n_bytes + s.n_calls + s.n_tokens) * TR_GEDGE_SIZE;
          e += TR_GEDGE_SIZE)
         if (tr_g_u16(e + 2) < first || tr_g_u16(e + 2) >= end)
@@ -203,9 +227,10 @@ static int check_states(const struct tr_gprog *p, struct tr_errbuf *err)
 
 /* Rules that call each other before they have taken a byte would be called without end.  Takes away rules
  * that begin with a call of no rule still there (Kahn), within one pass over the start states' calls. */
-static int check_left(const struct tr_gprog *p, struct tr_errbuf *err)
+int tr_gprog_check_left(const struct tr_gprog *p, uint16_t todo[TR_GRAM_RULES_MAX],
+                        struct tr_errbuf *err)
 {
-    uint16_t indeg[TR_GRAM_RULES_MAX] = {0}, todo[TR_GRAM_RULES_MAX];
+    uint16_t indeg[TR_GRAM_RULES_MAX] = {0};
     uint32_t n = 0;
 
     for (uint32_t r = 0; r < p->n_rules; r++) {
@@ -225,22 +250,43 @@ static int check_left(const struct tr_gprog *p, struct tr_errbuf *err)
             if (--indeg[tr_g_u16(e)] == 0)
                 todo[n++] = tr_g_u16(e);
     }
-    return n == p->n_rules ? 0 : BAD("a rule of a grammar program begins with itself");
+    return n == p->n_rules ? 0 : BAD("a rule of the grammar begins with itself");
+}
+
+/* Rules do not begin with themselves, so there is one answer, and it is the one that agrees with itself. */
+static int check_begin(const struct tr_gprog *p, struct tr_errbuf *err)
+{
+    uint8_t begin[32];
+    uint32_t flags;
+
+    for (uint32_t r = 0; r < p->n_rules; r++) {
+        const uint8_t *rule = p->rules + (size_t)r * TR_GRULE_SIZE;
+        tr_grule_begin(p, r, begin, &flags);
+        if (tr_g_u32(rule + 4) != flags || memcmp(begin, rule + 8, sizeof(begin)) != 0)
+            return BAD("what rule %u of a grammar program begins with is wrong", r);
+    }
+    return 0;
 }
 
 int tr_gprog_open(struct tr_gprog *p, const uint8_t *image, size_t len, uint32_t n_vocab,
                   struct tr_errbuf *err)
 {
     struct tr_gprog q;
+    uint16_t todo[TR_GRAM_RULES_MAX];
     uint8_t digest[TR_GDIGEST];
     int rc = tr_gprog_lay_out(&q, image, len, err);
 
     if (rc < 0 || (rc = check_order(&q, err)) < 0 || (rc = check_states(&q, err)) < 0 ||
-        (rc = check_left(&q, err)) < 0)
+        (rc = tr_gprog_check_left(&q, todo, err)) < 0)
         return rc;
-    for (uint32_t i = 0; i < q.n_tokens; i++)
-        if (tr_g_u32(q.tokens + (size_t)i * TR_GTOKEN_SIZE) >= n_vocab)
-            return BAD("a grammar program names a token outside the vocabulary");
+    for (uint32_t i = 0, least = 0; i < q.n_tokens; i++, least++) {
+        uint32_t id = tr_g_u32(q.tokens + (size_t)i * TR_GTOKEN_SIZE);
+        if (id < least || id >= n_vocab)
+            return BAD("a grammar program names a token outside the vocabulary, or twice");
+        least = id;
+    }
+    if ((rc = check_begin(&q, err)) < 0)
+        return rc;
     for (uint32_t g = 0; g < q.n_groups; g++) {
         tr_ggroup_digest(&q, g, digest);
         if (memcmp(digest, tr_ggroup_at(&q, g) + 8, TR_GDIGEST) != 0)

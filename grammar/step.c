@@ -34,30 +34,38 @@ static inline void returned(struct tr_gframes *f, uint32_t node)
         f->lowest = (uint16_t)node;
 }
 
-/* A head after its byte.  A rule that can only end here is left at once. */
+/* A rule that can only end where it stands is left at once. */
+static struct tr_ghead settle(const struct tr_gprog *p, struct tr_gframes *f, uint32_t state,
+                              uint32_t node)
+{
+    while (tr_gstate_is_end(p, state)) {
+        returned(f, node);
+        if (node == 0)
+            return (struct tr_ghead){TR_GRAM_OVER, 0};
+        state = f->node[node].state;
+        node = f->node[node].parent;
+    }
+    return (struct tr_ghead){(uint16_t)state, (uint16_t)node};
+}
+
+/* A head after its byte. */
 static void arrive(struct look *l, uint32_t state, uint32_t node)
 {
-    while (tr_gstate_is_end(l->p, state)) {
-        returned(l->f, node);
-        if (node == 0) {
-            state = TR_GRAM_OVER;
-            break;
-        }
-        state = l->f->node[node].state;
-        node = l->f->node[node].parent;
-    }
-    if (has(l->out, l->n_out, state, node))
+    struct tr_ghead h = settle(l->p, l->f, state, node);
+
+    if (has(l->out, l->n_out, h.state, h.node))
         return;
     if (l->n_out == TR_GRAM_HEADS)
         l->f->overflow = true;
     else
-        l->out[l->n_out++] = (struct tr_ghead){(uint16_t)state, (uint16_t)node};
+        l->out[l->n_out++] = h;
 }
 
 /* The frame (state, parent): the same stack is always the same node.  Newest first: its like, if there is
  * one, was mostly opened within the same token. */
 static uint32_t frame(struct tr_gframes *f, uint32_t state, uint32_t parent)
 {
+    f->work += (f->n - parent) / 4;
     for (uint32_t i = f->n; i-- > parent + 1;)
         if (f->node[i].state == state && f->node[i].parent == parent)
             return i;
@@ -76,8 +84,10 @@ static uint32_t frame(struct tr_gframes *f, uint32_t state, uint32_t parent)
 static void call(struct look *l, uint32_t rule, uint32_t to, uint32_t node)
 {
     if (!tr_gstate_is_end(l->p, to)) {
-        if (l->f->node[node].depth >= TR_GRAM_DEPTH)
+        if (l->f->node[node].depth >= TR_GRAM_DEPTH) {
+            l->f->dropped = true;
             return;
+        }
         node = frame(l->f, to, node);
         if (node == 0)
             return;
@@ -85,13 +95,9 @@ static void call(struct look *l, uint32_t rule, uint32_t to, uint32_t node)
     look_at(l, tr_grule_start(l->p, rule), node);
 }
 
-/* What else than its own bytes a head can go on with: calls are opened, a final state is left. */
-static void open_and_leave(struct look *l, const struct tr_gstate *s, uint32_t node)
+/* A final state is left. */
+static void leave(struct look *l, const struct tr_gstate *s, uint32_t node)
 {
-    const uint8_t *e = s->edge + (size_t)s->n_bytes * TR_GEDGE_SIZE;
-
-    for (uint32_t k = 0; k < s->n_calls && !l->f->overflow; k++, e += TR_GEDGE_SIZE)
-        call(l, tr_g_u16(e), tr_g_u16(e + 2), node);
     if (!s->final)
         return;
     returned(l->f, node);
@@ -99,28 +105,43 @@ static void open_and_leave(struct look *l, const struct tr_gstate *s, uint32_t n
         look_at(l, l->f->node[node].state, l->f->node[node].parent);
 }
 
-static void byte_edge(struct look *l, const struct tr_gstate *s, uint8_t byte, uint32_t node)
+/* The edge that takes `byte`, or NULL. */
+static const uint8_t *byte_edge(const struct tr_gstate *s, uint8_t byte)
 {
     uint32_t lo = 0, hi = s->n_bytes;
 
     while (lo < hi) {
         uint32_t mid = (lo + hi) / 2;
         const uint8_t *e = s->edge + (size_t)mid * TR_GEDGE_SIZE;
-        if (byte < e[0]) {
+        if (byte < e[0])
             hi = mid;
-        } else if (byte > e[1]) {
+        else if (byte > e[1])
             lo = mid + 1;
-        } else {
-            arrive(l, tr_g_u16(e + 2), node);
-            return;
-        }
+        else
+            return e;
     }
+    return NULL;
 }
 
-static void token_edge(struct look *l, const struct tr_gstate *s, uint32_t id, uint32_t node)
+static void bytes(struct look *l, const struct tr_gstate *s, uint8_t byte, uint32_t node)
 {
-    const uint8_t *e = s->edge + ((size_t)s->n_bytes + s->n_calls) * TR_GEDGE_SIZE;
+    const uint8_t *e = byte_edge(s, byte);
 
+    if (e)
+        arrive(l, tr_g_u16(e + 2), node);
+    e = s->edge + (size_t)s->n_bytes * TR_GEDGE_SIZE;
+    for (uint32_t k = 0; k < s->n_calls && !l->f->overflow; k++, e += TR_GEDGE_SIZE)
+        if (tr_grule_begins(l->p, tr_g_u16(e), byte))
+            call(l, tr_g_u16(e), tr_g_u16(e + 2), node);
+}
+
+static void tokens(struct look *l, const struct tr_gstate *s, uint32_t id, uint32_t node)
+{
+    const uint8_t *e = s->edge + (size_t)s->n_bytes * TR_GEDGE_SIZE;
+
+    for (uint32_t k = 0; k < s->n_calls && !l->f->overflow; k++, e += TR_GEDGE_SIZE)
+        if (tr_grule_begins_token(l->p, tr_g_u16(e)))
+            call(l, tr_g_u16(e), tr_g_u16(e + 2), node);
     for (uint32_t k = 0; k < s->n_tokens; k++, e += TR_GEDGE_SIZE)
         if (tr_g_u32(l->p->tokens + (size_t)tr_g_u16(e) * TR_GTOKEN_SIZE) == id)
             arrive(l, tr_g_u16(e + 2), node);
@@ -146,8 +167,9 @@ uint32_t tr_gstep_byte(const struct tr_gprog *p, struct tr_gframes *f, const str
     begin(&l, p, f, in, n_in, out);
     for (uint32_t i = 0; i < l.n_todo && !f->overflow; i++) {
         struct tr_gstate s = tr_gstate_at(p, l.todo[i].state);
-        byte_edge(&l, &s, byte, l.todo[i].node);
-        open_and_leave(&l, &s, l.todo[i].node);
+        f->work += 4u + s.n_calls / 4u + s.n_tokens / 4u;
+        bytes(&l, &s, byte, l.todo[i].node);
+        leave(&l, &s, l.todo[i].node);
     }
     return f->overflow ? 0 : l.n_out;
 }
@@ -160,10 +182,18 @@ uint32_t tr_gstep_token(const struct tr_gprog *p, struct tr_gframes *f, const st
     begin(&l, p, f, in, n_in, out);
     for (uint32_t i = 0; i < l.n_todo && !f->overflow; i++) {
         struct tr_gstate s = tr_gstate_at(p, l.todo[i].state);
-        token_edge(&l, &s, id, l.todo[i].node);
-        open_and_leave(&l, &s, l.todo[i].node);
+        f->work += 4u + s.n_calls / 4u + s.n_tokens / 4u;
+        tokens(&l, &s, id, l.todo[i].node);
+        leave(&l, &s, l.todo[i].node);
     }
     return f->overflow ? 0 : l.n_out;
+}
+
+struct tr_ghead tr_gstep_return(const struct tr_gprog *p, struct tr_gframes *f, uint32_t node)
+{
+    returned(f, node);
+    return node == 0 ? (struct tr_ghead){TR_GRAM_OVER, 0}
+                     : settle(p, f, f->node[node].state, f->node[node].parent);
 }
 
 bool tr_gstep_may_end(const struct tr_gprog *p, struct tr_gframes *f, const struct tr_ghead *in,

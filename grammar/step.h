@@ -20,6 +20,8 @@ struct tr_gframes {
     uint16_t deepest; /* depth of the deepest frame that was opened */
     uint16_t lowest;  /* the lowest node whose frame was returned to (or the bottom, 0) */
     bool overflow;
+    bool dropped;  /* a call was not opened: TR_GRAM_DEPTH */
+    uint64_t work; /* goes up with what was looked at */
 };
 
 /* Where a byte or a token leads from in[0, n_in): at most TR_GRAM_HEADS heads, all different, in `out`;
@@ -28,6 +30,9 @@ uint32_t tr_gstep_byte(const struct tr_gprog *p, struct tr_gframes *f, const str
                        uint32_t n_in, uint8_t byte, struct tr_ghead *out);
 uint32_t tr_gstep_token(const struct tr_gprog *p, struct tr_gframes *f, const struct tr_ghead *in,
                         uint32_t n_in, uint32_t id, struct tr_ghead *out);
+
+/* The head that stands where the call of `node` returns to; its rule may be at an end there, too. */
+struct tr_ghead tr_gstep_return(const struct tr_gprog *p, struct tr_gframes *f, uint32_t node);
 
 /* The rule of one of the heads, and all open calls below it, may end here. */
 bool tr_gstep_may_end(const struct tr_gprog *p, struct tr_gframes *f, const struct tr_ghead *in,

@@ -184,10 +184,18 @@ static void find_reached(struct trim *t)
     reach(t, t->rule[t->n_rules - 1]);
     while (t->n_todo) {
         uint32_t i = t->todo[--t->n_todo];
+        struct tr_gdfa_edge *last = NULL;
         for (uint32_t k = t->s[i].first; k < t->s[i].first + t->s[i].n; k++) {
             if (!t->e[k].used)
                 continue;
             t->e[k].to = t->s[t->e[k].to].same;
+            if (last && last->kind == TR_GE_BYTE && t->e[k].kind == TR_GE_BYTE &&
+                last->hi + 1 == t->e[k].lo && last->to == t->e[k].to) {
+                last->hi = t->e[k].hi;
+                t->e[k].used = false;
+                continue;
+            }
+            last = &t->e[k];
             reach(t, t->e[k].to);
             if (t->e[k].kind == TR_GE_CALL)
                 reach(t, t->rule[t->e[k].x]);

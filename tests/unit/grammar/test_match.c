@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compile.h"
 
+#include "testlib/grammar_tree.h"
+
+#include <errno.h>
+
 static struct compiled c;
 
 /* Balanced brackets around an x, and nothing but brackets. */
@@ -97,4 +101,65 @@ Test(match, too_many_ways_at_once_are_told_from_a_text_that_does_not_fit)
     cr_assert_not(m.overflow);
     cr_assert_not(tr_gmatch_bytes(&m, &c.p, "a", 1));
     cr_assert(m.overflow);
+}
+
+/* Texts that follow the program, so that long ones come up, now and then with a wrong letter. */
+static uint32_t some_text(uint64_t *seed, char *s)
+{
+    struct tr_gmatch m;
+    uint32_t n = 0, max = tiny_rand(seed) % 14;
+
+    tr_gmatch_start(&m, &c.p);
+    for (int tries = 0; n < max && tries < 40; tries++) {
+        s[n] = (char)('a' + tiny_rand(seed) % 3);
+        if (tr_gmatch_bytes(&m, &c.p, s + n, 1) || tiny_rand(seed) % 12 == 0)
+            n++;
+    }
+    return n;
+}
+
+Test(match, says_what_trying_everything_says)
+{
+    static struct tree t;
+    static uint8_t image[TR_GRAM_BYTES];
+    uint64_t seed = 1;
+    uint32_t programs = 0, yes = 0, whole_yes = 0, overflows = 0;
+    char s[TREE_TEXT_MAX];
+
+    for (int round = 0; round < 1500; round++) {
+        struct tr_errbuf err = {{0}};
+        struct tr_gbuild *b = tr_gbuild_new();
+        tree_random(&t, &seed);
+        int rc = tr_gbuild_finish(b, tree_build(&t, b), image, sizeof(image), &c.len, &err);
+        tr_gbuild_free(b);
+        if (rc == -E2BIG)
+            continue;
+        cr_assert_eq(rc, 0, "%s", err.msg);
+        cr_assert_eq(tr_gprog_open(&c.p, image, c.len, 9, &err), 0, "%s", err.msg);
+        programs++;
+        for (int k = 0; k < 30; k++) {
+            struct tr_gmatch m;
+            bool whole, begins = true;
+            uint32_t n = some_text(&seed, s);
+            tr_gmatch_start(&m, &c.p);
+            bool took = tr_gmatch_bytes(&m, &c.p, s, n);
+            if (!took && m.overflow) {
+                overflows++;
+                continue;
+            }
+            begins = tree_begins(&t, s, n, &whole);
+            cr_assert_eq(took, begins, "round %d: %.*s", round, (int)n, s);
+            yes += took;
+            if (!took)
+                continue;
+            whole_yes += whole;
+            cr_assert_eq(tr_gmatch_may_end(&m, &c.p), whole, "round %d: %.*s", round, (int)n, s);
+        }
+    }
+    cr_log_info("%u programs, %u texts, %u whole, %u overflows", programs, yes, whole_yes,
+                overflows);
+    cr_assert_gt(programs, 1300);
+    cr_assert_gt(yes, 20000);
+    cr_assert_gt(whole_yes, 5000);
+    cr_assert_lt(overflows, 200);
 }
