@@ -61,6 +61,7 @@ static void drop_body(struct tr_ask *a)
     free(a->text);
     a->doc = NULL;
     a->text = NULL;
+    a->wish.value = NULL;
     a->body = a->messages = a->prompt = a->tools = NULL;
     a->template_args = a->documents = a->effort = NULL;
 }
@@ -97,9 +98,20 @@ int tr_ask_translate(struct tr_ask *a, const struct tr_dialect *d, struct tr_fau
     return rc;
 }
 
+static void drop_grammar(struct tr_ask *a)
+{
+    free(a->grammar);
+    a->grammar = NULL;
+    if (!a->extra)
+        return;
+    a->extra->grammar = NULL;
+    a->extra->grammar_len = 0;
+}
+
 void tr_ask_admitted(struct tr_ask *a)
 {
     drop_prompts(a);
+    drop_grammar(a);
     if (a->extra->n_stop)
         return;
     free(a->extra);
@@ -112,6 +124,7 @@ void tr_ask_close(struct tr_ask *a)
         return;
     drop_body(a);
     drop_prompts(a);
+    drop_grammar(a);
     tr_stopset_close(a->stops);
     free(a->extra);
     free(a->kept);
@@ -291,6 +304,8 @@ int tr_ask_encode(struct tr_ask *a, struct tr_fault *f)
     else
         rc = tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt",
                           "prompt must be a string, token ids, or a list of either.");
+    if (rc == 0)
+        rc = tr_ask_grammar_make(a, f);
     drop_body(a);
     return rc;
 }

@@ -15,6 +15,7 @@
 #include "frontend/event.h"
 #include "frontend/fault.h"
 #include "frontend/fe.h"
+#include "frontend/grammar.h"
 #include "base/json.h"
 #include "shm/extra.h"
 #include "text/stop.h"
@@ -63,11 +64,13 @@ struct tr_ask {
     int64_t max_tokens; /* -1: as many as fit */
     /* In the document, NULL if absent; given to the template: messages.h. */
     const struct tr_json *messages, *prompt, *tools, *template_args, *documents, *effort;
+    struct tr_wish wish;      /* what the answer must obey */
     struct tr_stopset *stops; /* or NULL */
     struct tr_params params;  /* max_tokens, seed, choice and some flags come at admission */
     struct tr_extra *extra;   /* after tr_ask_admitted NULL, unless there are stop ids */
 
     /* Set by tr_ask_encode. */
+    uint8_t *grammar; /* the program that extra->grammar is, or NULL; until tr_ask_admitted */
     uint32_t n_prompts;
     struct tr_prompt *prompts;
 };

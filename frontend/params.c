@@ -388,7 +388,7 @@ int tr_params_read(struct tr_ask *a, enum tr_api api, struct tr_fault *f)
     a->api = api;
     if (read_input(&r, api) || tr_params_model(a->fe, r.v[F_model], f) || read_stream(&r, api) ||
         tr_param_refuse(&r) || read_sampling(&r) || read_lengths(&r) || read_choices(&r) ||
-        read_stop(&r) || read_stop_ids(&r) || read_bias(&r) ||
+        read_stop(&r) || read_stop_ids(&r) || read_bias(&r) || tr_param_grammar(&r) ||
         (a->chat ? read_logprobs_chat(&r) : read_logprobs_completions(&r)) || read_rest(&r))
         return -EINVAL;
     return a->plain ? tr_plain_check(a, f) : 0;

@@ -69,6 +69,11 @@ int tr_param_int(struct tr_param_reader *r, enum tr_field k, int64_t *out);
 int tr_param_int_in(struct tr_param_reader *r, enum tr_field k, int64_t min, int64_t max,
                     int64_t *out);
 
+/* params_grammar.c */
+
+/* Which of the fields that bind an answer is there: the ask's wish. */
+int tr_param_grammar(struct tr_param_reader *r);
+
 /* params_refuse.c */
 
 /* Refuses what is known and not supported, and fields of the wrong type. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/task.h - what is made of a request's body: at once if it is short, else by a worker.
+/* frontend/task.h - what is made of a request's body: at once if it takes no time, else by a worker.
  *
  * Path: http > [task] tokens > subq > engine > step > ring > detok > event > socket
  *
@@ -43,7 +43,8 @@ struct tr_task {
 struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_exchange *x,
                             const struct tr_http_request *rq);
 
-/* Whether the body is so long that a worker should have it. */
+/* Whether a worker should have it: the body is long, or its fields were read and say that a grammar is to be
+ * compiled. */
 bool tr_task_is_long(const struct tr_task *t);
 
 /* Makes and answers; the task is freed at its end.  A failure is answered here. */

@@ -175,6 +175,20 @@ Test(params, ranges_and_sizes)
         check("/v1/chat/completions", &rows[i]);
 }
 
+Test(params, choices_are_strings_that_say_something)
+{
+    static const struct row rows[] = {
+        {"{" M ",\"guided_choice\":[\"a\",\"b\"]" SIM, 200, NULL},
+        {"{" M ",\"guided_choice\":[]" SIM, 400, "guided_choice"},
+        {"{" M ",\"guided_choice\":\"a\"" SIM, 400, "guided_choice"},
+        {"{" M ",\"guided_choice\":[\"a\",1]" SIM, 400, "guided_choice"},
+        {"{" M ",\"guided_choice\":[\"a\",\"\"]" SIM, 400, "guided_choice"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        check("/v1/chat/completions", &rows[i]);
+}
+
 Test(params, what_is_not_supported_is_named)
 {
     static const struct row rows[] = {
