@@ -15,6 +15,8 @@
  *   G4  the deadline of a call is the deadline of each of its requests; when the last of them has said
  *       so, the call ends with DEADLINE_EXCEEDED
  *
+ * A long message is read and put into the words of a completion by a worker; the loop goes on meanwhile.
+ *
  * Bounds: messages of --max-body bytes, those that are being received 32 times as much together;
  * TR_GRPC_REQUESTS requests of a call.  What is beyond is refused by RESOURCE_EXHAUSTED, or by an error in
  * the stream.  A client that does not read stops the streams of that call (H3 in h2.h), no other.

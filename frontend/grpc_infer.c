@@ -7,7 +7,6 @@
  * else: in ModelInfer. */
 #include "frontend/grpc_priv.h"
 
-#include "base/clock.h"
 #include "frontend/api.h"
 
 #include <event2/event.h>
@@ -298,27 +297,7 @@ static struct tr_grpc_request *new_request(struct tr_grpc_call *c)
     return r;
 }
 
-/* What a message becomes.  0, or -EINVAL with *f. */
-static int translate(struct tr_grpc_request *r, const char *msg, uint32_t len, uint64_t timeout_ns,
-                     struct tr_emit *out, struct tr_fault *f)
-{
-    struct tr_oip_infer q = {.stream = r->answer.in_stream};
-    int rc = tr_oip_infer_open(&q, msg, len, f);
-
-    snprintf(r->id, sizeof(r->id), "%s", q.id);
-    r->answer.wants = q.wants;
-    r->answer.empty_final = q.empty_final;
-    if (rc == 0 && q.stream && !r->answer.in_stream)
-        rc = tr_fault_set(f, TR_ERR_BAD_PARAM, "stream",
-                          "ModelInfer answers once; ModelStreamInfer streams.");
-    if (rc == 0)
-        rc = tr_oip_infer_body(&q, timeout_ns, out, f);
-    tr_oip_infer_close(&q);
-    return rc;
-}
-
-/* Not the message's fault.  TR_OK: it is welcome. */
-static enum tr_err turned_away(const struct tr_grpc_call *c)
+enum tr_err tr_grpc_turned_away(const struct tr_grpc_call *c)
 {
     if (c->g->fe->drain >= TR_DRAIN_CLOSED || c->leaving)
         return TR_ERR_DRAINING;
@@ -327,33 +306,31 @@ static enum tr_err turned_away(const struct tr_grpc_call *c)
     return TR_OK;
 }
 
-static void start(struct tr_grpc_request *r, const char *msg, uint32_t len)
+void tr_grpc_start(struct tr_grpc_request *r, struct tr_grpc_message *m)
 {
-    struct tr_grpc_call *c = r->call;
-    struct tr_fe *fe = c->g->fe;
-    struct tr_fault f = {0};
-    struct tr_emit out;
-    uint64_t now = c->method->in_stream ? tr_now_ns() : tr_h2_arrived_ns(c->s);
-    uint64_t left = c->deadline_ns > now ? c->deadline_ns - now : !!c->deadline_ns;
+    struct tr_fe *fe = r->call->g->fe;
 
-    tr_emit_init(&out);
-    int rc = translate(r, msg, len, left, &out, &f);
+    memcpy(r->id, m->id, sizeof(r->id));
+    r->answer.wants = m->wants;
+    r->answer.empty_final = m->empty_final;
     name_request(r);
-    enum tr_err e = turned_away(c);
-    if (e || rc) {
-        tr_emit_fini(&out);
-        if (e)
-            tr_stream_refuse(fe, &r->x, e);
-        else
-            tr_api_refuse(fe, &r->x, &f);
+    enum tr_err e = m->refusal ? m->refusal : tr_grpc_turned_away(r->call);
+    if (e) {
+        tr_stream_refuse(fe, &r->x, e);
         return;
     }
-    r->body = out.buf;
+    if (m->rc) {
+        tr_api_refuse(fe, &r->x, &m->fault);
+        return;
+    }
+    r->body = m->body.buf;
+    struct tr_slice body = {m->body.buf, m->body.len};
+    tr_emit_init(&m->body); /* given */
     tr_api_post(&r->x,
-                &(struct tr_http_request){.http = c->head,
-                                          .body = {out.buf, out.len},
+                &(struct tr_http_request){.http = r->call->head,
+                                          .body = body,
                                           .request_id = r->request_id,
-                                          .arrived_ns = now},
+                                          .arrived_ns = m->arrived_ns},
                 fe, &tr_dialect_oip, TR_PROTO);
 }
 
@@ -361,9 +338,11 @@ void tr_grpc_infer(struct tr_grpc_call *c, char *msg, uint32_t len)
 {
     struct tr_grpc_request *r = c->expired ? NULL : new_request(c);
 
-    if (r)
-        start(r, msg, len);
-    else if (!c->expired)
-        tr_grpc_call_end(c, TR_GRPC_RESOURCE_EXHAUSTED, "Out of memory.");
+    if (r && tr_grpc_read_message(r, msg, len) == 0)
+        return;
     free(msg);
+    if (r)
+        leave(r);
+    if (!c->expired)
+        tr_grpc_call_end(c, TR_GRPC_RESOURCE_EXHAUSTED, "Out of memory.");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/grpc_priv.h - what grpc.c (methods, health), grpc_call.c (one call) and grpc_infer.c (one request)
- * share.
+/* frontend/grpc_priv.h - what grpc.c (methods, health), grpc_call.c (one call), grpc_message.c (one message)
+ * and grpc_infer.c (one request) share.
  *
  * Nobody else includes it. */
 #ifndef TR_FRONTEND_GRPC_PRIV_H
@@ -85,8 +85,28 @@ void tr_grpc_call_look(struct tr_grpc_call *c);
 /* grpc.c */
 const struct tr_grpc_method *tr_grpc_find_method(struct tr_slice path);
 
+/* What a message became. */
+struct tr_grpc_message {
+    char id[TR_OIP_ID_MAX + 1];
+    unsigned wants; /* TR_OIP_* */
+    bool empty_final;
+    uint64_t arrived_ns;
+    enum tr_err refusal; /* not the message's fault: it was not read; or TR_OK */
+    int rc;              /* 0, or -EINVAL with fault */
+    struct tr_emit body; /* in the words of a completion */
+    struct tr_fault fault;
+};
+
+/* grpc_message.c: reads it, and goes on with tr_grpc_start: at once, or from the loop when a worker has
+ * done it and the request is still there.  0, the message (from malloc) is then its; or -ENOMEM. */
+int tr_grpc_read_message(struct tr_grpc_request *r, char *msg, uint32_t len);
+
 /* grpc_infer.c */
 void tr_grpc_infer(struct tr_grpc_call *c, char *msg, uint32_t len);
+/* Admits the request, or answers why not.  It may take the body. */
+void tr_grpc_start(struct tr_grpc_request *r, struct tr_grpc_message *m);
+/* Why a request of this call, itself counted, is not taken, whatever it says.  TR_OK: it is. */
+enum tr_err tr_grpc_turned_away(const struct tr_grpc_call *c);
 /* They have lost their reader. */
 void tr_grpc_drop_requests(struct tr_grpc_call *c, enum tr_gone why);
 void tr_grpc_free_requests(struct tr_grpc_requests *list);

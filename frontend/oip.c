@@ -241,6 +241,20 @@ void tr_oip_infer_close(struct tr_oip_infer *q)
     tr_pb_arena_fini(&q->arena);
 }
 
+void tr_oip_read_id(const char *msg, size_t len, char id[TR_OIP_ID_MAX + 1])
+{
+    struct tr_pb_arena a;
+
+    *id = '\0';
+    tr_pb_arena_init(&a, len);
+    const Inference__ModelInferRequestId *m =
+        inference__model_infer_request_id__unpack(&a.allocator, len, (const uint8_t *)msg);
+    size_t n = m ? strlen(m->id) : 0;
+    if (n && n <= TR_OIP_ID_MAX && is_utf8(m->id, n))
+        memcpy(id, m->id, n + 1);
+    tr_pb_arena_fini(&a);
+}
+
 /* ---- the body of a completion ---- */
 
 /* Fields that a tensor, or the call itself, says. */

@@ -55,6 +55,9 @@ struct tr_oip_infer {
 int tr_oip_infer_open(struct tr_oip_infer *q, const char *msg, size_t len, struct tr_fault *f);
 void tr_oip_infer_close(struct tr_oip_infer *q);
 
+/* Its id alone, of a message that will not be read; "" if it has none that is good. */
+void tr_oip_read_id(const char *msg, size_t len, char id[TR_OIP_ID_MAX + 1]);
+
 /* Writes the request as the body of a completion (params.h).  `timeout_ns`: its deadline, 0 none.  0, or
  * -EINVAL with *f. */
 int tr_oip_infer_body(const struct tr_oip_infer *q, uint64_t timeout_ns, struct tr_emit *out,

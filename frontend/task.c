@@ -7,10 +7,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* A body longer than this is a worker's: about 2 ms of the loop's time.  So is a grammar, however short
- * it is told. */
-enum { INLINE_BYTES = 16 << 10 };
-
 struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_exchange *x,
                             const struct tr_http_request *rq)
 {
@@ -32,7 +28,7 @@ struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_exchange *x,
 
 bool tr_task_is_long(const struct tr_task *t)
 {
-    return t->fe->workers && (t->ask->text_len > INLINE_BYTES || t->ask->wish.kind);
+    return t->fe->workers && (t->ask->text_len > TR_TASK_INLINE_BYTES || t->ask->wish.kind);
 }
 
 void tr_task_free(struct tr_task *t)

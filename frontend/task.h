@@ -18,6 +18,10 @@
 
 #include <stdatomic.h>
 
+/* A body or a message longer than this is a worker's: about 2 ms of the loop's time.  So is a grammar,
+ * however short it is told. */
+enum { TR_TASK_INLINE_BYTES = 16 << 10 };
+
 struct tr_task {
     struct tr_ask *ask;    /* body not yet parsed; `answer` may take it and leave NULL */
     struct tr_fault fault; /* set by `make` when it fails */

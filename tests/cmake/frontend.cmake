@@ -25,6 +25,7 @@ tr_unit_test(frontend anthropic testfe)
 tr_unit_test(frontend params testfe)
 tr_unit_test(frontend ask testfe)
 tr_unit_test(frontend numbers testfe)
+tr_unit_test(frontend grpc_message testfe)
 tr_unit_test(frontend stream testfe)
 tr_unit_test(frontend hold testfe)
 tr_unit_test(frontend responses testfe)
@@ -33,6 +34,9 @@ if(TARGET unit_frontend_memory)
   target_link_options(unit_frontend_memory PRIVATE
     LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strndup)
 endif()
+
+add_executable(bench_long_messages EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tools/bench/long_messages.c)
+target_link_libraries(bench_long_messages PRIVATE testfe tr_flags)
 
 tr_fuzz(json frontend)
 tr_fuzz(anthropic_body frontend)

@@ -102,7 +102,7 @@ void tr_rig_run_ms(struct tr_rig *r, unsigned ms)
     }
 }
 
-struct tr_rig_client *tr_rig_connect(struct tr_rig *r, int rcvbuf)
+static struct tr_rig_client *connect_to(struct tr_rig *r, struct tr_httpd *d, int rcvbuf)
 {
     struct tr_rig_client *c = calloc(1, sizeof(*c));
     struct sockaddr_in a;
@@ -117,8 +117,18 @@ struct tr_rig_client *tr_rig_connect(struct tr_rig *r, int rcvbuf)
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
     int fd = accept4(r->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    need(fd >= 0 && tr_conn_accept(r->fe.httpd, fd) == 0, "accept");
+    need(fd >= 0 && tr_conn_accept(d, fd) == 0, "accept");
     return c;
+}
+
+struct tr_rig_client *tr_rig_connect(struct tr_rig *r, int rcvbuf)
+{
+    return connect_to(r, r->fe.httpd, rcvbuf);
+}
+
+struct tr_rig_client *tr_rig_connect_grpc(struct tr_rig *r)
+{
+    return connect_to(r, r->fe.grpcd, 0);
 }
 
 void tr_rig_close(struct tr_rig_client *c, bool reset)
@@ -131,6 +141,19 @@ void tr_rig_close(struct tr_rig_client *c, bool reset)
     free(c);
 }
 
+void tr_rig_send_bytes(struct tr_rig_client *c, const char *p, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        ssize_t k = send(c->fd, p + at, len - at, MSG_NOSIGNAL);
+        if (k < 0 && errno == EAGAIN) {
+            poll(&(struct pollfd){.fd = c->fd, .events = POLLOUT}, 1, 100);
+            continue;
+        }
+        need(k > 0, "send");
+        at += (size_t)k;
+    }
+}
+
 void tr_rig_send(struct tr_rig_client *c, const char *method, const char *path, const char *headers,
                  const char *body)
 {
@@ -139,15 +162,7 @@ void tr_rig_send(struct tr_rig_client *c, const char *method, const char *path, 
     int len = snprintf(text, cap, "%s %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %zu\r\n\r\n%s",
                        method, path, headers ? headers : "", n, body ? body : "");
 
-    for (int at = 0; at < len;) {
-        ssize_t k = send(c->fd, text + at, (size_t)(len - at), MSG_NOSIGNAL);
-        if (k < 0 && errno == EAGAIN) {
-            poll(&(struct pollfd){.fd = c->fd, .events = POLLOUT}, 1, 100);
-            continue;
-        }
-        need(k > 0, "send");
-        at += (int)k;
-    }
+    tr_rig_send_bytes(c, text, (size_t)len);
     free(text);
 }
 

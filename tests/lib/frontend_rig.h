@@ -39,7 +39,10 @@ void tr_rig_run_ms(struct tr_rig *r, unsigned ms);
 
 /* rcvbuf 0: the kernel's. */
 struct tr_rig_client *tr_rig_connect(struct tr_rig *r, int rcvbuf);
+/* At the port for gRPC, if cfg.n_grpc says that there is one. */
+struct tr_rig_client *tr_rig_connect_grpc(struct tr_rig *r);
 void tr_rig_close(struct tr_rig_client *c, bool reset);
+void tr_rig_send_bytes(struct tr_rig_client *c, const char *p, size_t len);
 void tr_rig_send(struct tr_rig_client *c, const char *method, const char *path, const char *headers,
                  const char *body);
 /* Takes what there is. */
