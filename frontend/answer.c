@@ -31,7 +31,7 @@ void tr_conn_put(struct tr_conn *c, const char *p, size_t n)
         return;
     }
     c->accepted += n;
-    c->d->stats.unsent_bytes += n;
+    c->d->stats->unsent_bytes += n;
 }
 
 /* ---- head ------------------------------------------------------------------------------ */
@@ -134,7 +134,7 @@ static void reply_give(struct tr_exchange *x, int status, const char *type, char
         free(body);
     } else {
         c->accepted += len;
-        c->d->stats.unsent_bytes += len;
+        c->d->stats->unsent_bytes += len;
     }
     done(c);
 }

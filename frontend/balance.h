@@ -22,7 +22,7 @@
 
 struct tr_balance {
     const struct tr_shm *shm;
-    uint32_t max;     /* connections: full from here on */
+    uint32_t max;     /* connections, over all ports: full from here on */
     uint64_t streams; /* of this process, as fe.c counts them */
     bool closed;      /* takes none: not yet, not now, not any more */
     /* Not asked before: by us with room, and by us when full, which is asked with more patience. */

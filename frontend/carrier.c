@@ -96,7 +96,7 @@ bool tr_carrier_refuses(struct tr_httpd *d, struct tr_exchange *x, struct tr_htt
     tr_route_prepare(x, d->ops.routes, d->ops.n_routes, h->path);
     if (overfull) {
         *keep = false;
-        d->stats.turned_away++;
+        d->stats->turned_away++;
         tr_exchange_error(x, TR_ERR_CONNECTIONS, NULL, NULL);
         return true;
     }
@@ -140,12 +140,12 @@ static bool body_room(struct tr_httpd *d, struct tr_body *b, const struct tr_htt
         cap *= 2;
     if (!h->chunked && cap > h->content_length)
         cap = (size_t)h->content_length;
-    if (cap > BODY_FIRST_BYTES && d->stats.body_bytes + cap - b->cap > d->lim->max_bodies)
+    if (cap > BODY_FIRST_BYTES && d->stats->body_bytes + cap - b->cap > d->lim->max_bodies)
         return false;
     char *p = realloc(b->p, cap);
     if (!p)
         return false;
-    d->stats.body_bytes += cap - b->cap;
+    d->stats->body_bytes += cap - b->cap;
     b->p = p;
     b->cap = cap;
     return true;
@@ -158,7 +158,7 @@ enum tr_err tr_carrier_body(struct tr_httpd *d, struct tr_body *b, const struct 
     if (piece.len > d->lim->max_body - b->len)
         return TR_ERR_BODY_TOO_LARGE;
     if (!body_room(d, b, h, b->len + piece.len)) {
-        d->stats.turned_away++;
+        d->stats->turned_away++;
         *why = "Too many large bodies are on their way; try again soon.";
         return TR_ERR_OVERLOADED;
     }
@@ -170,7 +170,7 @@ enum tr_err tr_carrier_body(struct tr_httpd *d, struct tr_body *b, const struct 
 char *tr_carrier_body_take(struct tr_httpd *d, struct tr_body *b)
 {
     char *p = b->p;
-    d->stats.body_bytes -= b->cap;
+    d->stats->body_bytes -= b->cap;
     *b = (struct tr_body){0};
     return p;
 }

@@ -103,7 +103,7 @@ static void expired(struct tr_conn *c, uint64_t now)
     } else if (c->state == TR_CONN_LINGER || c->answered || !tr_http_begun(&c->http)) {
         tr_conn_kill(c, TR_GONE_RESET); /* idle, or has its answer already */
     } else {
-        c->d->stats.timeouts++;
+        c->d->stats->timeouts++;
         c->keep = false;
         tr_exchange_error(&c->x, TR_ERR_REQUEST_TIMEOUT, NULL, NULL);
     }
@@ -130,10 +130,10 @@ void tr_conn_kill(struct tr_conn *c, enum tr_gone why)
         return;
     bool due = c->state == TR_CONN_BUSY;
     c->state = TR_CONN_DEAD;
-    d->stats.open--;
-    d->stats.busy -= due;
-    d->stats.resets += due && why == TR_GONE_RESET;
-    d->stats.slow_clients += why == TR_GONE_SLOW;
+    d->stats->open--;
+    d->stats->busy -= due;
+    d->stats->resets += due && why == TR_GONE_RESET;
+    d->stats->slow_clients += why == TR_GONE_SLOW;
     tr_conn_delivery_gone(c);
     event_del(&c->ev);
     event_del(&c->timer);
@@ -148,8 +148,8 @@ void tr_conn_kill(struct tr_conn *c, enum tr_gone why)
     if (ops)
         ops->gone(owner, why);
     tr_conn_raw_gone(c, why);
-    d->stats.unsent_bytes -= tr_outbuf_len(&c->out);
-    d->stats.kernel_bytes -= c->written - c->acked;
+    d->stats->unsent_bytes -= tr_outbuf_len(&c->out);
+    d->stats->kernel_bytes -= c->written - c->acked;
     close(c->fd);
     c->fd = -1;
 }
@@ -229,10 +229,10 @@ void tr_conn_write_out(struct tr_conn *c)
         tr_outbuf_drain(&c->d->pool, &c->out, (size_t)sent);
         turn += (size_t)sent;
         c->written += (uint64_t)sent;
-        c->d->stats.bytes_out += (uint64_t)sent;
-        c->d->stats.writes++;
-        c->d->stats.unsent_bytes -= (uint64_t)sent;
-        c->d->stats.kernel_bytes += (uint64_t)sent;
+        c->d->stats->bytes_out += (uint64_t)sent;
+        c->d->stats->writes++;
+        c->d->stats->unsent_bytes -= (uint64_t)sent;
+        c->d->stats->kernel_bytes += (uint64_t)sent;
         c->blocked_ns = 0;
     }
     if (!tr_outbuf_len(&c->out)) {
@@ -300,7 +300,7 @@ static void look_for_close(struct tr_conn *c)
     if (!tr_conn_peer_lives(c) || !c->rdhup || c->fin_told || !c->x.owner_ops)
         return;
     c->fin_told = true;
-    c->d->stats.half_closed++;
+    c->d->stats->half_closed++;
     c->x.owner_ops->half_closed(c->x.owner);
 }
 
@@ -401,7 +401,7 @@ static struct tr_conn *new_conn(struct tr_httpd *d, int fd)
     c->fd = fd;
     c->may_write = true;
     c->since_ns = tr_now_ns();
-    c->overfull = d->stats.open >= d->lim->max_connections;
+    c->overfull = d->stats->open >= d->lim->max_connections;
     STAILQ_INIT(&c->deliveries);
     tr_http_init(&c->http, d->lim->max_header);
     if (d->tls && !(c->tls = tr_tls_conn_new(d->tls, fd))) {
@@ -415,11 +415,11 @@ static struct tr_conn *new_conn(struct tr_httpd *d, int fd)
 int tr_conn_accept(struct tr_httpd *d, int fd)
 {
     struct tr_conn *c = NULL;
-    d->stats.accepted++;
-    if (d->stats.open < (uint64_t)d->lim->max_connections + OVERFULL_CONNECTIONS)
+    d->stats->accepted++;
+    if (d->stats->open < (uint64_t)d->lim->max_connections + OVERFULL_CONNECTIONS)
         c = new_conn(d, fd);
     if (!c) {
-        d->stats.unanswered++;
+        d->stats->unanswered++;
         close(fd);
         return -ENOMEM;
     }
@@ -428,12 +428,12 @@ int tr_conn_accept(struct tr_httpd *d, int fd)
                  c);
     evtimer_assign(&c->timer, d->base, on_timer, c);
     if (event_add(&c->ev, NULL) < 0) {
-        d->stats.unanswered++;
+        d->stats->unanswered++;
         close(fd);
         tr_conn_reap(c);
         return -ENOMEM;
     }
-    d->stats.open++;
+    d->stats->open++;
     TAILQ_INSERT_TAIL(&d->all, c, all_link);
     tr_conn_arm(c);
     return 0;

@@ -95,7 +95,9 @@ struct tr_httpd *tr_httpd_new(struct event_base *base, const struct tr_http_limi
 /* Closes all connections (owners get `gone`). */
 void tr_httpd_free(struct tr_httpd *d);
 const struct tr_httpd_stats *tr_httpd_stats(const struct tr_httpd *d);
-void tr_httpd_stats_add(struct tr_httpd_stats *to, const struct tr_httpd_stats *more);
+/* Before anything is accepted: `d` counts with `first`, which outlives it.  Limits that are of the whole
+ * process (max_connections, max_bodies) then hold for both together. */
+void tr_httpd_count_with(struct tr_httpd *d, struct tr_httpd *first);
 /* From now on every answer says Connection: close and idle connections are closed, but for those
  * whose first request is still to come. */
 void tr_httpd_drain(struct tr_httpd *d);

@@ -116,7 +116,7 @@ struct tr_httpd {
     struct event_base *base;
     const struct tr_http_limits *lim;
     struct tr_httpd_ops ops;
-    struct tr_httpd_stats stats;
+    struct tr_httpd_stats own, *stats; /* stats: own, or those of another one of this process */
     struct event *turn_ev, *again_ev, *deliver_ev;
     bool turn_due, again_due;
     struct tr_tls *tls; /* of all connections; NULL: plain */

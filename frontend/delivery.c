@@ -40,7 +40,7 @@ uint64_t tr_conn_acked(struct tr_conn *c)
     else if ((uint64_t)queued <= c->written)
         acked = c->written - (uint64_t)queued;
     if (acked > c->acked) {
-        c->d->stats.kernel_bytes -= acked - c->acked;
+        c->d->stats->kernel_bytes -= acked - c->acked;
         c->acked = acked;
     }
     return c->acked;

@@ -179,18 +179,9 @@ static void on_bell(evutil_socket_t fd, short what, void *arg)
     (void)arg;
 }
 
-struct tr_httpd_stats tr_fe_httpd_stats(const struct tr_fe *fe)
-{
-    struct tr_httpd_stats st = *tr_httpd_stats(fe->httpd);
-
-    if (fe->grpcd)
-        tr_httpd_stats_add(&st, tr_httpd_stats(fe->grpcd));
-    return st;
-}
-
 static void figures(struct tr_fe *fe)
 {
-    const struct tr_httpd_stats sum = tr_fe_httpd_stats(fe), *st = &sum;
+    const struct tr_httpd_stats *st = tr_httpd_stats(fe->httpd);
     struct tr_area *a = fe->shm->area[fe->shm->my_area];
 
     tr_stat_set(fe->stat, TR_STAT_CONNECTIONS, st->open);
@@ -264,8 +255,7 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
     atomic_store_explicit(&s->area[s->my_area]->heartbeat_ns, now, memory_order_relaxed);
     tr_stat_beat(fe->stat, now);
     fe->balance.streams = fe->n_streams;
-    const struct tr_httpd_stats st = tr_fe_httpd_stats(fe);
-    tr_balance_tell(&fe->balance, &st);
+    tr_balance_tell(&fe->balance, tr_httpd_stats(fe->httpd));
     look_at_control(fe);
     bool moved = pump(fe);
     if (!may_sleep) {
@@ -332,6 +322,7 @@ static int open_grpc(struct tr_fe *fe)
     fe->grpcd = tr_httpd_new(fe->base, fe->limits, &(struct tr_httpd_ops){.ctx = fe});
     if (!fe->grpcd)
         return -ENOMEM;
+    tr_httpd_count_with(fe->grpcd, fe->httpd);
     tr_httpd_use_tls(fe->grpcd, fe->tls);
     fe->grpc = tr_grpc_new(fe, fe->grpcd);
     return fe->grpc ? 0 : -ENOMEM;
@@ -403,8 +394,8 @@ void tr_fe_close(struct tr_fe *fe)
     tr_workers_stop(fe->workers);
     if (fe->httpd && fe->tick_ev)
         figures(fe);          /* what the last tick has not counted */
-    tr_httpd_free(fe->httpd); /* owners get `gone`: streams are cancelled and freed */
-    tr_httpd_free(fe->grpcd);
+    tr_httpd_free(fe->grpcd); /* owners get `gone`: streams are cancelled and freed */
+    tr_httpd_free(fe->httpd);
     tr_grpc_free(fe->grpc);
     tr_tls_close(fe->tls);
     tr_holds_close(fe); /* those without one are another frontend's from here on */

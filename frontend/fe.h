@@ -37,7 +37,7 @@ struct tr_fe {
     const struct tr_frontend_config *cfg;
     struct event_base *base;
     struct tr_httpd *httpd;
-    struct tr_httpd *grpcd;    /* of the port for gRPC; NULL: there is none */
+    struct tr_httpd *grpcd;    /* of the port for gRPC, counts with httpd; NULL: there is none */
     struct tr_grpc *grpc;      /* its services */
     struct tr_tls *tls;        /* of its connections; NULL: plain */
     struct tr_balance balance; /* of connections, with the other frontends */
@@ -105,9 +105,6 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep);
 /* TR_OK, or why no request is taken now.  While an engine is replaced they are: they wait in the queue
  * for the next one, as far as there are places. */
 enum tr_err tr_fe_state(const struct tr_fe *fe);
-
-/* Of both kinds of ports together. */
-struct tr_httpd_stats tr_fe_httpd_stats(const struct tr_fe *fe);
 
 /* Whether an engine serves in this moment. */
 bool tr_fe_served(const struct tr_fe *fe);

@@ -80,7 +80,7 @@ static bool retired(struct body *b)
             tr_httpd_retire(fe->grpcd);
     }
     /* Those without a reader go to another frontend when this process has ended. */
-    return is_done(fe, fe->n_held) && !tr_fe_httpd_stats(fe).open;
+    return is_done(fe, fe->n_held) && !tr_httpd_stats(fe->httpd)->open;
 }
 
 /* Follows the control page down; true when everything is out. */
@@ -109,9 +109,9 @@ static bool drained(struct body *b)
         tr_streams_end_all(fe, why);
     if (b->cut && tr_now_ns() - b->cut_ns > CUT_NS)
         return true;
-    const struct tr_httpd_stats st = tr_fe_httpd_stats(fe);
-    return is_done(fe, 0) && !st.busy && !st.unsent_bytes &&
-           (!st.open || tr_now_ns() - b->closed_ns > LAST_REQUESTS_NS);
+    const struct tr_httpd_stats *st = tr_httpd_stats(fe->httpd);
+    return is_done(fe, 0) && !st->busy && !st->unsent_bytes &&
+           (!st->open || tr_now_ns() - b->closed_ns > LAST_REQUESTS_NS);
 }
 
 /* In this order: what needs files, then the sandbox, then the threads, which are born in it. */

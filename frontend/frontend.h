@@ -57,7 +57,7 @@ struct tr_frontend_config {
     uint32_t hold_slots;       /* at most so many of them, over all frontends */
 
     size_t max_body;            /* bytes of a request body, and of a non-streamed answer */
-    uint32_t max_connections;   /* of this process */
+    uint32_t max_connections;   /* of this process, over all ports */
     uint32_t max_choices;       /* n x prompts, <= TR_MAX_CHOICES */
     uint64_t header_timeout_ns; /* first byte of a request to the end of its headers */
     uint64_t body_timeout_ns;   /* without a byte of the body */

@@ -142,6 +142,11 @@ static void begin(struct tr_grpc_call *c)
         refuse_http(c, 415);
         return;
     }
+    if (tr_h2_is_overfull(c->s)) {
+        tr_grpc_call_end(c, tr_grpc_code_of(TR_ERR_CONNECTIONS),
+                         tr_err_info(TR_ERR_CONNECTIONS)->sentence);
+        return;
+    }
     c->method = tr_grpc_find_method(c->head->path);
     if (!c->method) {
         tr_grpc_call_end(c, TR_GRPC_UNIMPLEMENTED, "This method is not known here.");

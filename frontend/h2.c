@@ -125,14 +125,14 @@ static void stream_expired(struct tr_h2_stream *s, uint64_t now)
     const struct tr_http_limits *l = s->h->d->lim;
     uint64_t at = plus(s->blocked_ns, l->write_deadline_ns);
     if (at && at <= now) {
-        s->h->d->stats.slow_clients++;
+        s->h->d->stats->slow_clients++;
         tr_h2_stream_gone(s, TR_GONE_SLOW);
         tr_h2_reset(s, TR_H2_CANCEL);
         return;
     }
     at = s->headed ? 0 : plus(s->since_ns, l->header_timeout_ns);
     if (at && at <= now) {
-        s->h->d->stats.timeouts++;
+        s->h->d->stats->timeouts++;
         s->h->peer_broke = true;
         nghttp2_session_terminate_session(s->h->session, NGHTTP2_ENHANCE_YOUR_CALM);
         return;

@@ -108,6 +108,10 @@ void tr_h2_deliver(struct tr_h2_stream *s, struct tr_delivered *d);
 /* A PING on the connection, unless one is under way. */
 void tr_h2_ping(struct tr_h2_stream *s);
 
+/* Whether its connection is one too many: what asks is refused; GOAWAY is said, and no more is taken.  Once
+ * for each stream: it is counted. */
+bool tr_h2_is_overfull(struct tr_h2_stream *s);
+
 struct tr_httpd *tr_h2_httpd(struct tr_h2_stream *s);
 uint64_t tr_h2_arrived_ns(const struct tr_h2_stream *s);
 

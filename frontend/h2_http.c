@@ -218,7 +218,7 @@ static void *http_open(void *ctx, struct tr_h2_stream *s, const struct tr_http *
     (void)ctx;
     if (!r)
         return NULL;
-    s->h->d->stats.requests++;
+    s->h->d->stats->requests++;
     r->s = s;
     r->x.ops = &ops;
     r->x.request_id = r->request_id;
@@ -309,7 +309,7 @@ void tr_h2_http_timeout(struct tr_h2_stream *s)
         tr_h2_reset(s, TR_H2_NO_ERROR);
         return;
     }
-    s->h->d->stats.timeouts++;
+    s->h->d->stats->timeouts++;
     tr_exchange_error(&r->x, TR_ERR_REQUEST_TIMEOUT, NULL, NULL);
 }
 
@@ -335,7 +335,7 @@ static void http_gone(void *state, enum tr_gone why)
     void *owner = r->x.owner;
     tr_exchange_unbind(&r->x);
     if (owner_ops) {
-        d->stats.resets += why == TR_GONE_RESET;
+        d->stats->resets += why == TR_GONE_RESET;
         owner_ops->gone(owner, why);
     }
     r->s->body_ns = 0;

@@ -65,7 +65,7 @@ void tr_h2_stream_dying(struct tr_h2_stream *s)
 
 static void drop_output(struct tr_h2_stream *s)
 {
-    s->h->d->stats.unsent_bytes -= tr_outbuf_len(&s->out);
+    s->h->d->stats->unsent_bytes -= tr_outbuf_len(&s->out);
     tr_outbuf_fini(&s->h->d->pool, &s->out);
     s->blocked_ns = 0;
     if (s->is_waiting)
@@ -113,7 +113,7 @@ static ssize_t read_data(nghttp2_session *session, int32_t id, uint8_t *buf, siz
         at += part;
     }
     tr_outbuf_drain(&h->d->pool, &s->out, at);
-    h->d->stats.unsent_bytes -= at;
+    h->d->stats->unsent_bytes -= at;
     s->emitting = at;
     h->emitting = s;
     if (tr_outbuf_len(&s->out) == 0 && s->finished) {
@@ -200,7 +200,7 @@ static void wake(struct tr_h2_stream *s)
 static void taken(struct tr_h2_stream *s, size_t len)
 {
     s->accepted += len;
-    s->h->d->stats.unsent_bytes += len;
+    s->h->d->stats->unsent_bytes += len;
     if (tr_outbuf_len(&s->out) >= s->h->d->lim->stream_buffer)
         s->want_writable = true;
     if (!s->is_waiting)
@@ -366,6 +366,15 @@ void tr_h2_stream_delivery_clock(struct tr_h2_stream *s, uint64_t now)
 {
     while (!STAILQ_EMPTY(&s->deliveries) && STAILQ_FIRST(&s->deliveries)->until_ns <= now)
         tell_first(s);
+}
+
+bool tr_h2_is_overfull(struct tr_h2_stream *s)
+{
+    if (!s->h->overfull)
+        return false;
+    s->h->d->stats->turned_away++;
+    tr_h2_last_word(s->h);
+    return true;
 }
 
 void tr_h2_ping(struct tr_h2_stream *s)

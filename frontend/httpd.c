@@ -132,6 +132,7 @@ struct tr_httpd *tr_httpd_new(struct event_base *base, const struct tr_http_limi
     d->base = base;
     d->lim = lim;
     d->ops = *ops;
+    d->stats = &d->own;
     TAILQ_INIT(&d->all);
     TAILQ_INIT(&d->dirty);
     TAILQ_INIT(&d->again);
@@ -176,17 +177,12 @@ void tr_httpd_use_tls(struct tr_httpd *d, struct tr_tls *t)
 
 const struct tr_httpd_stats *tr_httpd_stats(const struct tr_httpd *d)
 {
-    return &d->stats;
+    return d->stats;
 }
 
-void tr_httpd_stats_add(struct tr_httpd_stats *to, const struct tr_httpd_stats *more)
+void tr_httpd_count_with(struct tr_httpd *d, struct tr_httpd *first)
 {
-    enum { N = sizeof(*to) / sizeof(uint64_t) };
-    _Static_assert(sizeof(*to) == N * sizeof(uint64_t), "all of them are counts");
-    const uint64_t *m = (const uint64_t *)more;
-    uint64_t *t = (uint64_t *)to;
-    for (int i = 0; i < N; i++)
-        t[i] += m[i];
+    d->stats = first->stats;
 }
 
 static bool idle(const struct tr_conn *c)

@@ -22,7 +22,7 @@ enum {
 static void begin_request(struct tr_conn *c)
 {
     struct tr_http *h = &c->http;
-    c->d->stats.requests++;
+    c->d->stats->requests++;
     c->keep = h->keep_alive && !tr_httpd_is_ending(c->d);
     c->no_body = h->method == TR_HTTP_HEAD_METHOD;
     c->x.error_body = NULL;
@@ -36,7 +36,7 @@ static void begin_request(struct tr_conn *c)
     if (tr_outbuf_add(&c->d->pool, &c->out, go_on, sizeof(go_on) - 1))
         c->broken = ENOMEM;
     else
-        c->accepted += sizeof(go_on) - 1, c->d->stats.unsent_bytes += sizeof(go_on) - 1;
+        c->accepted += sizeof(go_on) - 1, c->d->stats->unsent_bytes += sizeof(go_on) - 1;
     tr_conn_mark(c);
 }
 
@@ -63,7 +63,7 @@ char *tr_conn_take_body(struct tr_conn *c)
 static void next_request(struct tr_conn *c)
 {
     bool was_busy = c->state == TR_CONN_BUSY;
-    c->d->stats.busy -= was_busy;
+    c->d->stats->busy -= was_busy;
     free(tr_conn_take_body(c));
     c->body_seen = 0;
     c->body_ns = 0;
@@ -104,7 +104,7 @@ static void dispatch(struct tr_conn *c)
         return;
     }
     c->state = TR_CONN_BUSY;
-    c->d->stats.busy++;
+    c->d->stats->busy++;
     c->rq.body = (struct tr_slice){c->body.p, c->body.len};
     c->turn_body += c->body.len;
     c->rq.route->handler(&c->x, &c->rq, c->d->ops.ctx);
@@ -235,7 +235,7 @@ size_t tr_conn_read_some(struct tr_conn *c)
     ssize_t n = c->tls ? tr_tls_recv(c->tls, c->d->scratch, want)
                        : recv(c->fd, c->d->scratch, want, MSG_DONTWAIT);
     if (n > 0) {
-        c->d->stats.bytes_in += (uint64_t)n;
+        c->d->stats->bytes_in += (uint64_t)n;
         /* Also after a short read the socket is asked once more: a reset that came with these bytes
          * was reported as "readable" (see conn.h) and makes no edge of its own. */
         return (size_t)n;

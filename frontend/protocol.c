@@ -21,7 +21,7 @@ void tr_conn_become(struct tr_conn *c, const struct tr_protocol *p, void *state)
 {
     TR_ASSERT(c->state == TR_CONN_BUSY || c->state == TR_CONN_READING);
     TR_ASSERT(!c->head_sent && !c->answer_done && !c->x.owner_ops);
-    c->d->stats.busy -= c->state == TR_CONN_BUSY;
+    c->d->stats->busy -= c->state == TR_CONN_BUSY;
     c->state = TR_CONN_RAW;
     c->raw = (struct tr_conn_raw){.protocol = p, .state = state};
     c->fin_told = false;
@@ -75,7 +75,7 @@ static void tell_half_closed(struct tr_conn *c)
     if (c->fin_told || !c->rdhup)
         return;
     c->fin_told = true;
-    c->d->stats.half_closed++;
+    c->d->stats->half_closed++;
     c->raw.protocol->half_closed(c->raw.state);
 }
 
@@ -188,8 +188,8 @@ void tr_conn_raw_abort(struct tr_conn *c)
 
 void tr_conn_raw_busy(struct tr_conn *c, unsigned n)
 {
-    c->d->stats.busy += n;
-    c->d->stats.busy -= c->raw.busy;
+    c->d->stats->busy += n;
+    c->d->stats->busy -= c->raw.busy;
     c->raw.busy = n;
 }
 

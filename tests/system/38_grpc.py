@@ -496,6 +496,37 @@ def cut_by_the_shutdown():
             equal(row and row["reason"], "drain_limit", f"row of {rid}")
 
 
+@test
+def connections_of_all_ports_count():
+    """--max-connections is of a frontend, whatever they carry; one too many is told so on either port."""
+    with Server(TINY, grpc_port=0, max_connections=6, frontends=1, ledger=False) as server:
+        crowd = [server.conn() for _ in range(3)]
+        for c in crowd:
+            c.send(request("GET", "/livez"))
+            equal(c.response().status, 200, "HTTP within the limit")
+        calls = [Session(port_of(server)) for _ in range(3)]
+        for s in calls:
+            equal(unary(s, INFER + "ServerLive")[1], OK, "gRPC within the limit")
+        with contextlib.closing(server.conn()) as c:
+            c.send(request("GET", "/livez"))
+            check(is_error(c.response(), 503, code="too_many_connections"), "HTTP: one too many")
+        for method in ("ServerLive", "ModelConfig"):
+            with session(server) as s:
+                equal(unary(s, INFER + method)[1:], (UNAVAILABLE, "The server has no room for another connection."),
+                      "gRPC: one too many")
+                check(s.wait(lambda: s.goaway and s.gone), "and the connection ends")
+        equal([unary(s, INFER + "ServerLive")[1] for s in calls], [OK] * 3, "those within go on")
+        calls.pop().close()
+
+        def room():
+            with session(server) as s:
+                return unary(s, INFER + "ServerLive")[1] == OK
+        check(until(room), "a place that a call gave back is another's")
+        for c in crowd + calls:
+            c.close()
+        check(until(lambda: server.metric('requests_refused_total{reason="overloaded"}') >= 3), "counted")
+
+
 # ---- health, draining -------------------------------------------------------------------------------------
 
 @test
