@@ -39,7 +39,7 @@ void tr_balance_tell(struct tr_balance *b, const struct tr_httpd_stats *st)
     uint64_t load = st->open + b->streams;
     if (b->closed)
         load = TR_LOAD_CLOSED;
-    else if (st->open >= b->max)
+    else if (st->open - st->overfull >= b->max)
         load = TR_LOAD_FULL;
     atomic_store_explicit(&mine->taken, st->accepted, memory_order_relaxed);
     atomic_store_explicit(&mine->load, load, memory_order_relaxed);

@@ -131,6 +131,7 @@ void tr_conn_kill(struct tr_conn *c, enum tr_gone why)
     bool due = c->state == TR_CONN_BUSY;
     c->state = TR_CONN_DEAD;
     d->stats->open--;
+    d->stats->overfull -= c->overfull;
     d->stats->busy -= due;
     d->stats->resets += due && why == TR_GONE_RESET;
     d->stats->slow_clients += why == TR_GONE_SLOW;
@@ -401,7 +402,7 @@ static struct tr_conn *new_conn(struct tr_httpd *d, int fd)
     c->fd = fd;
     c->may_write = true;
     c->since_ns = tr_now_ns();
-    c->overfull = d->stats->open >= d->lim->max_connections;
+    c->overfull = d->stats->open - d->stats->overfull >= d->lim->max_connections;
     STAILQ_INIT(&c->deliveries);
     tr_http_init(&c->http, d->lim->max_header);
     if (d->tls && !(c->tls = tr_tls_conn_new(d->tls, fd))) {
@@ -434,6 +435,7 @@ int tr_conn_accept(struct tr_httpd *d, int fd)
         return -ENOMEM;
     }
     d->stats->open++;
+    d->stats->overfull += c->overfull;
     TAILQ_INSERT_TAIL(&d->all, c, all_link);
     tr_conn_arm(c);
     return 0;

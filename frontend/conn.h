@@ -80,6 +80,7 @@ struct tr_httpd_stats {
     uint64_t accepted; /* taken from the queue, those closed at once included */
     uint64_t requests, bytes_in, bytes_out, writes;
     uint64_t open;         /* connections now */
+    uint64_t overfull;     /* of them those that are one too many: told so, and soon gone */
     uint64_t busy;         /* with an answer due */
     uint64_t unsent_bytes; /* over all connections */
     uint64_t body_bytes;   /* held for bodies, over all connections */

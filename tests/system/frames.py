@@ -273,6 +273,7 @@ class Session:
         """Ends the connection: FIN, or a reset if something unread lies here."""
         self.closing = True
         self.reader.join()
+        self.sock.close()  # the reader does not if the end had come before
 
     def abort(self):
         """Ends the connection with RST."""

@@ -1413,6 +1413,28 @@ Test(conn, connections_beyond_the_limit_are_told_503)
     hang_up(a), hang_up(b), hang_up(c);
 }
 
+/* Its client takes its time to go: who comes meanwhile does not pay for that. */
+Test(conn, a_connection_that_was_refused_holds_no_place)
+{
+    rig.lim.max_connections = 2;
+    start();
+    struct client *a = dial(), *b = dial();
+    say(a, PING), say(b, PING);
+    WAIT(has(a, "pong") && has(b, "pong"), 2000, a, b);
+    struct client *c = dial();
+    say(c, PING);
+    WAIT(has(c, "HTTP/1.1 503"), 3000, c);
+    hang_up(b);
+    for (int i = 0; i < 200 && tr_httpd_stats(rig.d)->open > 2; i++)
+        pump();
+    cr_expect_eq(tr_httpd_stats(rig.d)->open, 2, "one within, one that lingers");
+    struct client *d = dial();
+    say(d, PING);
+    WAIT(has(d, "pong") || has(d, "503"), 3000, d);
+    cr_expect(has(d, "pong"));
+    hang_up(a), hang_up(c), hang_up(d);
+}
+
 Test(conn, connections_far_beyond_the_limit_are_closed_and_counted)
 {
     rig.lim.max_connections = 2;
