@@ -298,6 +298,7 @@ def command(args):
 SIM = {"model": MODEL_FILE, "backend": "sim", "sim_step_us": 2000, "served_name": MODEL}
 TINY = {"model": "sim", "sim_step_us": 2000, "served_name": MODEL}
 REAL = {"model": MODEL_FILE, "served_name": MODEL}
+FORBIDDEN = "a system call its sandbox does not have"  # how the log names the death by it
 SANITIZER = re.compile(r"(ERROR: \w+Sanitizer|runtime error:|LeakSanitizer).*", re.M)
 
 
@@ -316,6 +317,7 @@ class Server:
         args.setdefault("control_socket", path if len(path) < 108 else "off")
         self.args = args
         self.err = open(os.path.join(self.dir, "stderr"), "w+")
+        self.forbidden = 0  # deaths by a forbidden system call that the test brings about
         self.faults, env = None, None
         if faults:
             self.faults = Faults(os.path.join(self.dir, "faults"))
@@ -389,6 +391,8 @@ class Server:
         self.child.stdout.close()
         m = SANITIZER.search(self.log())
         check(not m, "no sanitizer report", m and self.log()[m.start():m.start() + 1500])
+        told = [line for line in self.log().splitlines() if FORBIDDEN in line]
+        check(len(told) == self.forbidden, "no forbidden system call", told)
         self.err.close()
         if not _failed:
             subprocess.run(["rm", "-rf", self.dir], check=False)
