@@ -371,6 +371,8 @@ const struct tr_field_row tr_anthropic_fields[] = {
     TR_FIELD("frequency_penalty", "frequency_penalty", "-2 … 2", "0", "over the answer's tokens"),
     TR_FIELD("ignore_eos", "ignore_eos", "true or false", "false",
              "end-of-turn tokens are tokens like any other"),
+    TR_FIELD("include_stop_str_in_output", "include_stop_str_in_output", "true or false", "false",
+             "the stop sequence is shown"),
     TR_FIELD_IGNORED("inference_geo", "there is one place"),
     TR_FIELD("logit_bias", "logit_bias", "object of at most 1024 token ids to -100 … 100", "none",
              "added to the logits of these tokens"),

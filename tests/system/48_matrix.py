@@ -112,6 +112,48 @@ def stop_string():
 
 
 @test
+def stop_string_shown():
+    """`include_stop_str_in_output`: the same tokens, counted the same, and the string itself."""
+    with Server(**dict(SLOW, sim_step_us=100)) as s:
+        stop = native_said(s, Ask(seed=5, n=60)).text[30:33]
+        hidden, shown = (native_said(s, Ask(seed=5, n=60, stop=stop, **more))
+                         for more in ({}, {"include_stop_str_in_output": True}))
+        equal((shown.text, shown.finish, shown.usage), (hidden.text + stop, "stop", hidden.usage), "with it, and without")
+    natural("stop string shown", Ask(seed=5, n=60, stop=stop, include_stop_str_in_output=True))
+
+
+@test
+def control_tokens_shown():
+    """`skip_special_tokens` false: names of control tokens are text, in which stop strings are looked for."""
+    often = {"logit_bias": {"258": 8}}  # of the small vocabulary: <|im_start|>
+    ask = Ask(seed=3, n=100, skip_special_tokens=False, **often)
+    cut = Ask(seed=3, n=100, skip_special_tokens=False, **often, stop="<|im_", include_stop_str_in_output=True)
+    with Server(**dict(SLOW, sim_step_us=100)) as s:
+        shown, hidden, said = (native_said(s, a) for a in (ask, Ask(seed=3, n=100, **often), cut))
+    check(shown.text.count("<|im_start|>") > 5 and "<|" not in hidden.text, "shown and hidden", shown, hidden)
+    equal(hidden.usage, shown.usage, "the same tokens")
+    equal((said.text, said.finish), (shown.text[:shown.text.index("<|im_") + 5], "stop"), "a stop string in a name")
+    natural("control tokens shown", ask)
+    natural("stop string in a control token", cut)
+
+
+@test
+def many_and_long_stops():
+    """As many and as long as may be: one of them occurs."""
+    with Server(**dict(SLOW, sim_step_us=100)) as s:
+        text = native_said(s, Ask(seed=5, n=600)).text
+        long = text[20:400]
+        stops = [chr(97 + i) * 3 + "#" * 1021 for i in range(15)]
+        while len(long.encode()) < 1024:
+            long += "?"  # never whole: it is held, and comes with the end
+        stops.append(long[:1024].encode()[:1024].decode("utf-8", "ignore"))
+        said = native_said(s, Ask(seed=5, n=300, stop=stops))
+        equal((said.text, said.finish), (native_said(s, Ask(seed=5, n=300)).text, "length"), "held to the end")
+    natural("many and long stops", Ask(seed=5, n=300, stop=stops))
+    natural("many stops, one of them", Ask(seed=5, n=300, stop=stops[1:] + [text[50:60]]))
+
+
+@test
 def client_gone():
     with Server(**SLOW) as s:
         ask = Ask(seed=7, n=ENDLESS)

@@ -222,7 +222,7 @@ def as_responses(a, **kw):
 
 
 def as_messages(a, **kw):
-    stop = {"stop_sequences": [a.stop]} if a.stop else {}
+    stop = {"stop_sequences": a.stop if isinstance(a.stop, list) else [a.stop]} if a.stop else {}
     return dict(a.common(), messages=[{"role": "user", "content": "x"}], **stop, max_tokens=a.n, **kw)
 
 
