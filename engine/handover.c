@@ -108,6 +108,8 @@ bool tr_handover_adopt(struct tr_sched *sc, uint32_t area, const struct tr_msg *
     struct tr_seq *q = named(sc, m);
     if (!q || !is_resumable(q))
         return false;
+    if (!sc->alive[area]) /* it died before it was heard: nobody waits for it there */
+        return true;
     bool is_his = q->area == area && q->epoch == sc->epoch[area];
     if (m->kind == TR_MSG_CONFIRM && !is_his)
         return true; /* a reader has found it elsewhere meanwhile */

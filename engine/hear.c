@@ -16,6 +16,8 @@ void tr_hear_obey(struct tr_sched *sc, struct tr_seq *q, uint64_t word)
     uint32_t flags = tr_cmd_flags(word), arg = tr_cmd_arg(word);
     if (tr_cmd_gen(word) != q->gen)
         return;
+    if (flags & TR_CMD_UNWANTED) /* relaxed: published by the news, or with another owner */
+        atomic_store_explicit(&tr_sched_ring(sc, q)->unwanted, 1, memory_order_relaxed);
     if (flags & TR_CMD_RELEASE)
         tr_settle_release(sc, q);
     if (tr_state_terminal(q->state))

@@ -254,13 +254,18 @@ static void go_on_group(struct tr_sched *sc, struct tr_seq *lead)
     }
 }
 
-/* A dead owner's word counts as long as nobody else has its area. */
-static void read_release(struct tr_sched *sc, struct tr_seq *q)
+/* What an owner said of one that has ended.  A dead owner's word counts as long as nobody else has its
+ * area. */
+static void read_word(struct tr_sched *sc, struct tr_seq *q)
 {
     if (q->area >= sc->s->config.n_areas || !q->confirmed || q->epoch != sc->epoch[q->area])
         return;
     uint64_t word = tr_cmd_word(sc->s, q->area, q->slot);
-    q->released = tr_cmd_gen(word) == q->gen && (tr_cmd_flags(word) & TR_CMD_RELEASE);
+    if (tr_cmd_gen(word) != q->gen)
+        return;
+    q->released = tr_cmd_flags(word) & TR_CMD_RELEASE;
+    if (tr_cmd_flags(word) & TR_CMD_UNWANTED) /* relaxed: as in hear.c */
+        atomic_store_explicit(&tr_sched_ring(sc, q)->unwanted, 1, memory_order_relaxed);
 }
 
 /* ---- the order ---- */
@@ -322,7 +327,7 @@ void tr_recover(struct tr_sched *sc)
         struct tr_seq *q = &sc->seq[slot];
         if (q->use != TR_SLOT_LIVE)
             continue;
-        read_release(sc, q);
+        read_word(sc, q);
         if (q->lead == slot)
             go_on_group(sc, q);
     }

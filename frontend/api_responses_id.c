@@ -256,9 +256,11 @@ static enum tr_err say(struct tr_poll *p, bool terminal)
 
     p->told = true;
     if (p->kind == DELETE) {
-        if (mine)
+        if (mine) {
             tr_stream_cancel_for_good(own);
-        return tr_subq_push(p->fe->shm, two, terminal ? 1 : 2) && !mine ? TR_ERR_OVERLOADED : TR_OK;
+            return TR_OK;
+        }
+        return tr_subq_push(p->fe->shm, two, terminal ? 1 : 2) ? TR_ERR_OVERLOADED : TR_OK;
     }
     if (p->kind == CANCEL && !terminal) {
         if (mine)
@@ -339,8 +341,7 @@ static bool look(struct tr_poll *p, uint64_t now, uint64_t *budget)
     struct tr_find f;
     enum tr_err e = tr_find_ring(p->fe, p->id, p->key, &f);
 
-    bool let_go = e == TR_OK && (f.unwanted || (f.ours && !tr_stream_find(p->fe, p->id)));
-    if (let_go)
+    if (e == TR_OK && (f.unwanted || f.let_go))
         e = TR_ERR_STREAM_OVER;
     if (e)
         return look_at_none(p, e, now);

@@ -16,7 +16,9 @@ enum tr_err tr_find_ring(const struct tr_fe *fe, struct tr_stream_id id,
     if (tr_ring_read(fe->shm, id.slot, id.gen, &out->state) >= 0 && out->state != TR_FREE) {
         out->match = r->stream_rand == id.rand && strncmp(r->key, key, sizeof(r->key)) == 0;
         out->flags = r->params.flags;
-        out->ours = tr_ring_is_ours(fe->shm, r) && tr_ring_owner(r).confirmed;
+        uint32_t due;
+        out->let_go = tr_ring_is_ours(fe->shm, r) && tr_ring_owner(r).confirmed &&
+                      !tr_adopt_is_due(fe->shm, id.slot, &due);
         bool cancelled = out->state == TR_CANCELLED && r->err == TR_ERR_CANCELLED;
         out->unwanted = atomic_load_explicit(&r->unwanted, memory_order_relaxed) ||
                         (cancelled && !(out->flags & TR_REQ_CANCEL_KEEPS));
@@ -44,7 +46,7 @@ struct tr_stream *tr_find_stream(struct tr_fe *fe, struct tr_stream_id id,
         return NULL;
     }
     *e = tr_find_ring(fe, id, key, &l);
-    bool over = *e == TR_OK && (l.unwanted || (l.ours && !s)); /* ours, and has been let go */
+    bool over = *e == TR_OK && (l.unwanted || l.let_go);
     if (over || (s && s->hold.unwanted))
         *e = TR_ERR_STREAM_OVER;
     return s && *e != TR_ERR_STREAM_OVER ? s : NULL;

@@ -144,9 +144,14 @@ static struct tr_stream *build(struct tr_fe *fe, struct tr_ask *ask, struct tr_s
 /* Cursors are reset and the engine is asked; again later if its queue is full. */
 static void ask_engine(struct tr_stream *s)
 {
-    int rc = tr_adopt(s->fe->shm, s->name.slot, s->name.gen, s->name.rand);
+    struct tr_shm *shm = s->fe->shm;
+    struct tr_owner o = tr_ring_owner(tr_ring_at(shm, s->name.slot));
+    int rc = (s->hold.given ? tr_confirm : tr_adopt)(shm, s->name.slot, s->name.gen, s->name.rand);
 
     s->hold.asked_ns = rc == -EAGAIN ? 0 : tr_now_ns();
+    s->hold.asked_at = tr_subq_pushed(shm);
+    s->hold.asked_area = o.area;
+    s->hold.asked_epoch = o.epoch;
     TR_FAULT_FOR(FRONTEND_ADOPT_ASKED, s->ask->params.seed);
 }
 
@@ -233,6 +238,39 @@ static bool take(struct tr_stream *s)
     return false;
 }
 
+/* Whether the frontend that the ring names is there and has it. */
+static bool has_it(const struct tr_fe *fe, struct tr_owner o)
+{
+    /* Relaxed: who is dead and not known to be is looked at again. */
+    return o.confirmed && o.area < fe->shm->config.n_areas &&
+           atomic_load_explicit(&fe->shm->control->area_alive[o.area], memory_order_relaxed);
+}
+
+/* The ring names another frontend.  One that was given to us was adopted there, which is the end of it
+ * unless we have a reader of our own.  One that we have asked for was given away once more after we
+ * were heard, or its owner had let it go; there is another reader only if that frontend is still there
+ * after a while: one who has asked and died leaves the stream to others. */
+static bool look_lost(struct tr_stream *s, struct tr_owner o, uint32_t state, bool heard)
+{
+    bool same = o.area == s->hold.asked_area && o.epoch == s->hold.asked_epoch;
+
+    if (s->hold.given && !s->hold.waiter.x)
+        return lost(s, TR_ERR_STREAM_TAKEN);
+    if (!s->hold.given) {
+        if (!heard)
+            return true;
+        if (same && tr_state_terminal(state))
+            return lost(s, TR_ERR_STREAM_OVER);
+        if (tr_now_ns() - s->hold.asked_ns < LOOK_NS)
+            return true;
+        if (has_it(s->fe, o))
+            return lost(s, TR_ERR_STREAM_TAKEN);
+    }
+    s->hold.given = false;
+    ask_engine(s);
+    return true;
+}
+
 static bool look_taking(struct tr_stream *s)
 {
     const struct tr_ring *r = tr_ring_at(s->fe->shm, s->name.slot);
@@ -240,22 +278,38 @@ static bool look_taking(struct tr_stream *s)
 
     if (tr_ring_read(s->fe->shm, s->name.slot, s->name.gen, &state) < 0 || state == TR_FREE)
         return lost(s, TR_ERR_STREAM_OVER);
-    bool ours = tr_ring_is_ours(s->fe->shm, r);
-    if (ours && tr_ring_owner(r).confirmed)
-        return take(s);
-    /* It was to be ours, and somebody else has asked since. */
-    return ours || !s->hold.given || lost(s, TR_ERR_STREAM_TAKEN);
+    /* Before the owner is read: what came of a message is seen with it. */
+    bool heard = s->hold.asked_ns && tr_subq_is_heard(s->fe->shm, s->hold.asked_at);
+    struct tr_owner o = tr_ring_owner(r);
+    if (!tr_ring_is_ours(s->fe->shm, r))
+        return look_lost(s, o, state, heard);
+    return !o.confirmed || take(s);
+}
+
+/* Whether its ring was reset although it has ended, or nobody reads it, and we have not let it go: another
+ * frontend had it in between, and has. */
+static bool is_gone(const struct tr_stream *s)
+{
+    const struct tr_ring *r = tr_ring_at(s->fe->shm, s->name.slot);
+    /* Acquire, before: what the stream is about was in that ring. */
+    uint32_t gen = atomic_load_explicit(&r->gen, memory_order_acquire);
+
+    return (int32_t)(gen - s->name.gen) > 0 && (!s->x || tr_stream_all_ended(s));
 }
 
 /* Whether its ring is in another frontend's hands, or was, and the engine gives it to us once more.  One
- * that was reset, or that was never ours, is not: tr_choice_scan tells what that means. */
+ * that was never ours is not: tr_choice_scan tells what that means. */
 static bool is_taken(const struct tr_stream *s)
 {
     const struct tr_choice *ch = &s->choice[0];
     const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
     uint32_t state = TR_FREE;
 
-    if (ch->lost || tr_ring_read(s->fe->shm, ch->slot, ch->gen, &state) < 0 || state == TR_FREE)
+    if (ch->lost)
+        return false;
+    if (tr_ring_read(s->fe->shm, ch->slot, ch->gen, &state) < 0)
+        return is_gone(s);
+    if (state == TR_FREE)
         return false;
     bool taken = r->stream_rand == s->name.rand &&
                  !(tr_ring_is_ours(s->fe->shm, r) && tr_ring_owner(r).confirmed);
@@ -282,7 +336,9 @@ struct tr_stream *tr_hold_find(struct tr_fe *fe, struct tr_stream_id id)
 {
     struct tr_stream *s = tr_stream_find(fe, id);
 
-    return s && tr_hold_is_resumable(s) && !tr_hold_look(s) ? NULL : s;
+    if (!s || !tr_hold_is_resumable(s) || tr_hold_look(s))
+        return s;
+    return tr_stream_find(fe, id); /* lost, and given to us once more */
 }
 
 bool tr_hold_keep(struct tr_stream *s)

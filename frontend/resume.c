@@ -128,13 +128,9 @@ void tr_resume_refuse(struct tr_stream *s, enum tr_err e)
 
 bool tr_resume_is_waited_for(struct tr_stream *s, uint64_t now)
 {
-    const struct tr_ring *r = tr_ring_at(s->fe->shm, s->name.slot);
-
     if (!s->hold.waiter.x || now < s->hold.wait_ns)
         return s->hold.waiter.x;
-    /* An engine that is at work and does not give away what has ended: it has been let go. */
-    bool over = tr_fe_ready(s->fe) == TR_OK &&
-                tr_state_terminal(atomic_load_explicit(&r->state, memory_order_acquire));
-    tr_resume_refuse(s, over ? TR_ERR_STREAM_OVER : TR_ERR_ENGINE_DOWN);
+    tr_resume_refuse(s,
+                     TR_ERR_ENGINE_DOWN); /* it has said nothing: the stream may still be there */
     return false;
 }

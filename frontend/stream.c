@@ -75,7 +75,16 @@ void tr_stream_cancel(struct tr_stream *s, enum tr_err why)
 void tr_stream_cancel_for_good(struct tr_stream *s)
 {
     s->hold.unwanted = true;
-    tr_stream_cancel(s, TR_ERR_CANCELLED);
+    if (s->hold.taking) {
+        tr_stream_cancel(s, TR_ERR_CANCELLED);
+        return;
+    }
+    /* Also if it has ended, or has been cancelled: should this process die before it has let it go,
+     * whoever is given the stream knows. */
+    s->cancelled = true;
+    for (uint32_t k = 0; k < s->n; k++)
+        tr_cmd_post(s->fe->shm, s->choice[k].slot, s->choice[k].gen,
+                    TR_CMD_CANCEL | TR_CMD_UNWANTED, TR_ERR_CANCELLED);
     tr_stream_due(s);
 }
 

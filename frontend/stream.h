@@ -89,17 +89,19 @@ struct tr_reader {
 /* What a resumable stream has besides (hold.c). */
 struct tr_hold {
     TAILQ_ENTRY(tr_stream) link;
-    bool listed;             /* in fe->held: no reader */
-    bool unwanted;           /* cancelled by request: let go as soon as it has ended */
-    bool adopted;            /* admitted by another frontend */
-    bool taking;             /* the ring does not say yet that it is ours */
-    bool given;              /* taking: the engine gave it to us, nobody asked */
-    enum tr_err cancel;      /* taking: what is to be posted then */
-    uint64_t asked_ns;       /* taking: when the engine was asked; 0: its queue was full */
-    struct tr_reader waiter; /* taking: a reader who waits for it (resume.c) ... */
-    uint64_t wait_ns;        /* ... until then */
-    uint64_t gone_ns;        /* when the last reader's close was seen */
-    uint64_t until_ns;       /* without a reader it is kept until then */
+    bool listed;                      /* in fe->held: no reader */
+    bool unwanted;                    /* cancelled by request: let go as soon as it has ended */
+    bool adopted;                     /* admitted by another frontend */
+    bool taking;                      /* the ring does not say yet that it is ours */
+    bool given;                       /* taking: the engine gave it to us, nobody asked */
+    enum tr_err cancel;               /* taking: what is to be posted then */
+    uint64_t asked_ns;                /* taking: when the engine was asked; 0: its queue was full */
+    uint64_t asked_at;                /* messages pushed by then (tr_subq_is_heard) ... */
+    uint32_t asked_area, asked_epoch; /* ... and whose it was */
+    struct tr_reader waiter;          /* taking: a reader who waits for it (resume.c) ... */
+    uint64_t wait_ns;                 /* ... until then */
+    uint64_t gone_ns;                 /* when the last reader's close was seen */
+    uint64_t until_ns;                /* without a reader it is kept until then */
 };
 
 struct tr_stream {
@@ -173,7 +175,8 @@ void tr_streams_end_all(struct tr_fe *fe, enum tr_err why);
 
 struct tr_stream *tr_stream_find(struct tr_fe *fe, struct tr_stream_id id);
 
-/* The same on request: it is not kept for a reader either. */
+/* The same on request: it is not kept for a reader either, here or, when this process dies, by the one
+ * that has it next. */
 void tr_stream_cancel_for_good(struct tr_stream *s);
 
 /* ---- for dialects ---- */

@@ -102,6 +102,19 @@ int tr_subq_push(struct tr_shm *s, const struct tr_msg *m, uint32_t n)
     return 0;
 }
 
+uint64_t tr_subq_pushed(const struct tr_shm *s)
+{
+    /* Relaxed: only we write the tail. */
+    return atomic_load_explicit(&s->area[s->my_area]->subq_tail, memory_order_relaxed);
+}
+
+bool tr_subq_is_heard(const struct tr_shm *s, uint64_t n)
+{
+    /* Acquire: pairs with the release in tr_subq_consume. */
+    uint64_t head = atomic_load_explicit(&s->rings->subq_head[s->my_area], memory_order_acquire);
+    return (int64_t)(head - n) >= 0;
+}
+
 uint32_t tr_subq_peek(const struct tr_shm *s, uint32_t area, struct tr_msg *out, uint32_t cap)
 {
     uint32_t size = tr_layout_subq_cap(&s->config);
@@ -129,9 +142,10 @@ void tr_subq_consume(struct tr_shm *s, uint32_t area, uint32_t n)
 
 /* ---- command words ---- */
 
-void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, uint32_t arg)
+void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flags, uint32_t arg)
 {
     TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
+    const uint32_t how = TR_CMD_CANCEL | TR_CMD_FINISH;
     _Atomic uint64_t *cmd = &cmds(s, s->my_area)[slot];
     /* Relaxed: only we write it; the dirty bit publishes. */
     uint64_t old = atomic_load_explicit(cmd, memory_order_relaxed);
@@ -140,11 +154,9 @@ void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, u
     if (tr_cmd_gen(old) != gen)
         old = 0;
     uint64_t word = old & ~0xffffffffull;
-    bool how_set = tr_cmd_flags(old) & (TR_CMD_CANCEL | TR_CMD_FINISH);
-    if (flag == TR_CMD_RELEASE)
-        word |= (uint64_t)TR_CMD_RELEASE << 56;
-    else if (!how_set)
-        word |= (uint64_t)flag << 56 | (uint64_t)(arg & 0xffffffu) << 32;
+    word |= (uint64_t)(flags & ~how) << 56;
+    if ((flags & how) && !(tr_cmd_flags(old) & how))
+        word |= (uint64_t)(flags & how) << 56 | (uint64_t)(arg & 0xffffffu) << 32;
     atomic_store_explicit(cmd, word | gen, memory_order_relaxed);
     mark_dirty(s, slot);
 }
@@ -239,22 +251,36 @@ bool tr_adopt_is_due(const struct tr_shm *s, uint32_t slot, uint32_t *gen)
     return true;
 }
 
-int tr_adopt(struct tr_shm *s, uint32_t slot, uint32_t gen, uint64_t stream_rand)
+static int ask_for(struct tr_shm *s, struct tr_msg m, bool only_given)
 {
     TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
-    struct tr_msg m = {.kind = TR_MSG_ADOPT, .slot = slot, .gen = gen, .stream_rand = stream_rand};
-    if (!may_be_adopted(s, slot, gen, stream_rand))
+    if (!may_be_adopted(s, m.slot, m.gen, m.stream_rand))
         return -ESTALE;
-    const struct tr_ring *r = tr_ring_at(s, slot);
+    const struct tr_ring *r = tr_ring_at(s, m.slot);
     if (tr_ring_is_ours(s, r)) {
         if (tr_ring_owner(r).confirmed)
             return -EALREADY;
         m.kind = TR_MSG_CONFIRM;
+    } else if (only_given) {
+        return -ESTALE;
     }
-    tr_cursor_reset(s, slot, gen);
-    tr_lpring_skip(s, slot);
+    tr_cursor_reset(s, m.slot, m.gen);
+    tr_lpring_skip(s, m.slot);
     /* Release, in the push: the engine reads the reset words or later ones. */
     return tr_subq_push(s, &m, 1);
+}
+
+int tr_adopt(struct tr_shm *s, uint32_t slot, uint32_t gen, uint64_t stream_rand)
+{
+    struct tr_msg m = {.kind = TR_MSG_ADOPT, .slot = slot, .gen = gen, .stream_rand = stream_rand};
+    return ask_for(s, m, false);
+}
+
+int tr_confirm(struct tr_shm *s, uint32_t slot, uint32_t gen, uint64_t stream_rand)
+{
+    struct tr_msg m = {
+        .kind = TR_MSG_CONFIRM, .slot = slot, .gen = gen, .stream_rand = stream_rand};
+    return ask_for(s, m, true);
 }
 
 void tr_cursor_want(struct tr_shm *s, uint32_t slot)

@@ -38,7 +38,10 @@ enum {
     TR_CMD_CANCEL = 1, /* argument: enum tr_err, why */
     TR_CMD_FINISH = 2, /* argument: completion tokens; a stop string ended the answer there */
     TR_CMD_RELEASE =
-        4 /* terminal event handed over or stream cut: the ring is not needed any more */
+        4, /* terminal event handed over or stream cut: the ring is not needed any more */
+    TR_CMD_UNWANTED =
+        8 /* cancelled by request: whoever has it after us lets it go as soon as it has
+                         * ended (tr_ring.unwanted) */
 };
 
 /* What a frontend says about a slot, all by the owner frontend; the engine clamps what it reads. */
@@ -77,6 +80,10 @@ void tr_area_init(struct tr_shm *s);
 
 /* Frontend.  Pushes n messages as one; 0, or -EAGAIN when there is no room for all. */
 int tr_subq_push(struct tr_shm *s, const struct tr_msg *m, uint32_t n);
+/* Frontend.  How many messages it has pushed; and whether the engine has done what the first n of them
+ * ask for (acquire: what it wrote for it is seen). */
+uint64_t tr_subq_pushed(const struct tr_shm *s);
+bool tr_subq_is_heard(const struct tr_shm *s, uint64_t n);
 
 /* Engine.  Next messages of an area without consuming; number copied (<= cap), 0 when empty.  A
  * nonsense tail (more than the queue holds) is read as empty. */
@@ -84,10 +91,10 @@ uint32_t tr_subq_peek(const struct tr_shm *s, uint32_t area, struct tr_msg *out,
 void tr_subq_consume(struct tr_shm *s, uint32_t area, uint32_t n);
 
 /* Frontend.  Stores the command (release), then the dirty bit, and rings the engine's bell.
- * RELEASE is added to what is there for the same generation; a later CANCEL or FINISH replaces an
- * earlier one only when none was stored for this generation; for one before that of the last
- * tr_cursor_reset nothing is stored. */
-void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flag, uint32_t arg);
+ * RELEASE and UNWANTED are added to what is there for the same generation; a CANCEL or FINISH, alone or
+ * together with them, counts only when none was stored for this generation; for one before that of the
+ * last tr_cursor_reset nothing is stored. */
+void tr_cmd_post(struct tr_shm *s, uint32_t slot, uint32_t gen, uint32_t flags, uint32_t arg);
 
 /* Engine.  Calls fn(arg, area, slot, word) for every slot whose dirty bit was set since the last
  * call; clears the bits (acquire, pairs with tr_cmd_post and tr_cursor_moved). */
@@ -127,17 +134,20 @@ void tr_cursor_want(struct tr_shm *s, uint32_t slot);
 void tr_cursor_moved(struct tr_shm *s, uint32_t slot);
 /* Frontend.  Publishes both cursors; tells the engine when the slot is parked and waits for it. */
 void tr_cursor_set(struct tr_shm *s, uint32_t slot, uint64_t scanned, uint64_t sent);
-/* Frontend.  Asks the engine for a resumable stream, or confirms one that it was given: cursors and
- * command word of the slot are reset, logprob entries pushed so far are passed over, the message is
- * pushed.  Of several who ask, the last one heard has it; who was given a stream of a dead frontend and
- * is asked about by a reader meanwhile does not lose it to an older confirmation.  The answer is in the
- * ring: tr_ring_owner becomes this process, confirmed; and news.  Somebody else, or another generation:
- * it was not to be had.
+/* Frontend.  Asks the engine for a resumable stream that a reader wants, or confirms it if it was given
+ * to us meanwhile: cursors and command word of the slot are reset, logprob entries pushed so far are
+ * passed over, the message is pushed.  Of several who ask, the last one heard has it; who was given a
+ * stream of a dead frontend and is asked about by a reader meanwhile does not lose it to an older
+ * confirmation.  The answer is in the ring: tr_ring_owner becomes this process, confirmed; and news.
+ * Somebody else, or another generation, once the message was heard: it was not to be had.
  * 0; -ESTALE when the slot holds no such resumable request, -EALREADY when it is this frontend's and
  * confirmed: nothing was touched; -EAGAIN when the queue has no room: the stream is as it was, ask again.
  * The stream's random bits stand in the ring: that the client may have it (its key) is the caller's
  * check. */
 int tr_adopt(struct tr_shm *s, uint32_t slot, uint32_t gen, uint64_t stream_rand);
+/* Frontend.  The same of one that it was given and that nobody here has asked for: -ESTALE also when it
+ * is somebody else's by now, who has a reader for it. */
+int tr_confirm(struct tr_shm *s, uint32_t slot, uint32_t gen, uint64_t stream_rand);
 
 /* Frontend.  Whether it is to take a stream that it does not know, on news of it: a resumable request of
  * generation *gen that is this process's, and that it has not released.  It was given the stream; or the

@@ -97,8 +97,10 @@ struct tr_ring {
     /* Whose stream it is: tr_ring_owner.  Release, acquire; noted at admission, changed when its
      * frontend has died and when another one adopts it (shm/README.md, "Held streams"). */
     _Atomic uint64_t owner;
-    _Atomic uint32_t unwanted; /* relaxed, before the news: 1: cancelled after its end; who has it
-                                * without a reader lets it go */
+    _Atomic uint32_t
+        unwanted; /* relaxed, before the news: 1: its owner was told that nobody wants it
+                                * (UNWANTED), or it was cancelled after its end; who has it without a
+                                * reader lets it go */
     _Atomic uint64_t asked_ns; /* relaxed: when another frontend was last asked about it (WANTED);
                                 * 0: never.  Its window begins anew */
 

@@ -282,11 +282,12 @@ inline hand_over()
     fi
 }
 
-/* The dead owner's unread messages first: a submission was admitted towards its client. */
+/* The dead owner's unread messages first: a submission was admitted towards its client.  What it asked
+ * for, nobody waits for. */
 inline bury(i)
 {
     admit(i);
-    adopt(i);
+    msg[i] = NONE;
     hand_over();
     atomic {
         if

@@ -111,6 +111,8 @@ static void obey(void *arg, uint32_t area, uint32_t slot, uint64_t word)
         tr_sengine_end(e, slot, TR_COMPLETED, TR_FINISH_STOP_STRING, TR_OK);
         tr_ring_at(e->shm, slot)->finish_index = tr_cmd_arg(word);
     }
+    if (flags & TR_CMD_UNWANTED)
+        atomic_store(&tr_ring_at(e->shm, slot)->unwanted, 1);
     if ((flags & TR_CMD_RELEASE) && !s->released) {
         s->released = true;
         e->n_released++;

@@ -61,6 +61,12 @@ static void check_owner(const struct tr_rig_req *q, uint32_t area, bool confirme
         cr_assert_eq(o.epoch, atomic_load(&r.s.control->area_epoch[area]));
 }
 
+static int confirm(const struct tr_rig_req *q, uint32_t area)
+{
+    tr_rig_be_frontend(&r, area);
+    return tr_confirm(&r.s, q->slot, q->gen, 4711);
+}
+
 static int adopt(struct tr_rig_req *q, uint32_t area)
 {
     tr_rig_be_frontend(&r, area);
@@ -316,6 +322,40 @@ Test(handover, a_stop_string_found_by_the_dead_one_counts)
     cr_assert_eq(tr_rig_ring(&r, &q)->finish_index, 3);
 }
 
+/* A DELETE that the dead one has answered: whoever is given it lets it go. */
+Test(handover, what_nobody_wants_any_more_is_given_with_that_word)
+{
+    struct tr_rig_req over = submit(0), runs = submit(0), wanted = submit(0);
+    const struct tr_rig_req *all[] = {&over, &runs, &wanted};
+    tr_rig_run(&r, &over, 1);
+    for (int i = 0; i < 2; i++) {
+        tr_rig_be_frontend(&r, 0);
+        tr_cmd_post(&r.s, all[i]->slot, all[i]->gen, TR_CMD_CANCEL | TR_CMD_UNWANTED,
+                    TR_ERR_CANCELLED);
+    }
+    tr_rig_kill_frontend(&r, 0);
+    tr_rig_turn(&r);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(owner(all[i]).confirmed, false, "%d", i);
+        cr_assert_eq(atomic_load(&tr_rig_ring(&r, all[i])->unwanted), i < 2, "%d", i);
+    }
+    cr_assert_eq(tr_rig_state(&r, &over), TR_INCOMPLETE, "its end stays");
+    cr_assert_eq(tr_rig_state(&r, &runs), TR_CANCELLED);
+}
+
+Test(handover, a_new_engine_hears_that_nobody_wants_it)
+{
+    struct tr_rig_req q = submit(0);
+    tr_rig_run(&r, &q, 1);
+    tr_engine_rig_crash(&r);
+    tr_rig_be_frontend(&r, 0);
+    tr_cmd_post(&r.s, q.slot, q.gen, TR_CMD_CANCEL | TR_CMD_UNWANTED, TR_ERR_CANCELLED);
+    tr_rig_kill_frontend(&r, 0);
+    tr_engine_rig_restart(&r);
+    check_owner(&q, 1, false);
+    cr_assert_eq(atomic_load(&tr_rig_ring(&r, &q)->unwanted), 1);
+}
+
 Test(handover, what_the_dead_one_had_released_is_not_given)
 {
     struct tr_rig_req q = submit(0);
@@ -413,6 +453,24 @@ Test(handover, of_two_who_adopt_the_last_one_heard_has_it)
     cr_assert_eq(adopt(&q, 1), -EALREADY);
 }
 
+/* It stood still between the news and the confirmation. */
+Test(handover, who_was_given_it_confirms_no_more_once_a_reader_has_it_elsewhere)
+{
+    struct tr_rig_req q = submit(0), given;
+    turn_n(2);
+    leave_only(1);
+    tr_rig_turn(&r);
+    check_owner(&q, 1, false);
+    given = q;
+    tr_rig_start_frontend(&r, 2);
+    cr_assert_eq(adopt(&q, 2), 0);
+    tr_rig_turn(&r);
+    check_owner(&q, 2, true);
+    cr_assert_eq(confirm(&given, 1), -ESTALE);
+    tr_rig_turn(&r);
+    check_owner(&q, 2, true);
+}
+
 Test(handover, a_late_confirmation_does_not_take_it_from_a_reader)
 {
     struct tr_rig_req q = submit(0);
@@ -438,12 +496,26 @@ Test(handover, an_adoption_by_somebody_who_dies_leaves_it_to_the_next)
     struct tr_rig_req q = submit(0);
     turn_n(2);
     adopt(&q, 1);
+    tr_rig_turn(&r);
+    check_owner(&q, 1, true);
     tr_rig_kill_frontend(&r, 1);
     says_streams(0, 3);
     says_streams(2, 1);
     says_streams(3, 2);
     tr_rig_turn(&r);
     check_owner(&q, 2, false);
+}
+
+/* Its reader has lost his connection before, and may have asked another one since. */
+Test(handover, who_asks_and_is_dead_before_he_is_heard_takes_it_from_nobody)
+{
+    struct tr_rig_req q = submit(0);
+    turn_n(2);
+    adopt(&q, 3);
+    adopt(&q, 1);
+    tr_rig_kill_frontend(&r, 3);
+    tr_rig_turn(&r);
+    check_owner(&q, 1, true);
 }
 
 Test(handover, a_cursor_moved_before_the_engine_reads_the_adoption_is_seen)

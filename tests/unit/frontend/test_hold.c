@@ -237,6 +237,24 @@ Test(hold, what_was_cancelled_by_request_is_let_go)
     cr_expect_eq(rig.fe.n_streams, 0u);
 }
 
+/* Should this process die with the answer, the command word says what is to become of it. */
+Test(hold, a_cancel_by_request_is_in_the_command_word_before_it_is_answered)
+{
+    uint32_t running = held_stream(HELD("")), ended = held_stream(HELD(""));
+    const uint32_t slots[] = {running, ended};
+
+    end_it(ended);
+    tr_rig_run(&rig);
+    rig.engine.deaf = true;
+    for (int i = 0; i < 2; i++) {
+        struct tr_rig_client *c = ask_for("DELETE", slots[i], "");
+        uint32_t flags = flags_of(slots[i]);
+        cr_expect(flags & TR_CMD_CANCEL, "%d: %x", i, flags);
+        cr_expect(flags & TR_CMD_UNWANTED, "%d: %x", i, flags);
+        tr_rig_close(c, false);
+    }
+}
+
 Test(hold, a_drain_lets_go_what_has_ended_and_lets_run_what_runs)
 {
     uint32_t running = held_stream(HELD("")), ended = held_stream(HELD(""));
@@ -577,6 +595,83 @@ Test(hold, a_given_stream_that_makes_no_sense_is_ended)
     cr_expect_eq(rig.fe.n_streams, 0u);
 }
 
+/* News of it has not been looked at: it is ours, and nobody here has let it go. */
+Test(hold, a_stream_that_is_ours_and_was_not_noticed_is_not_over)
+{
+    uint32_t slot = strange_stream(HELD(""));
+    enum tr_role before = tr_role;
+
+    tr_role = TR_ROLE_ENGINE;
+    tr_ring_set_owner(tr_ring_at(&rig.shm, slot), mine);
+    tr_role = before;
+    struct tr_rig_client *c = get(slot, "?after=0");
+    cr_expect_eq(status_of(c), 200, "%s", c->buf);
+    cr_expect_str_eq(text_of(c), "ab");
+    leave(c);
+    cr_expect_eq(rig.fe.n_held, 1u);
+}
+
+/* Who asked for it elsewhere has died since, or has it without having asked: the reader here is the only
+ * one. */
+Test(hold, a_reader_who_waits_asks_again_when_it_went_to_somebody_who_does_not_have_it)
+{
+    uint32_t slot = strange_stream(HELD(""));
+    const struct tr_owner dead = {.area = 2, .epoch = 1, .confirmed = true};
+    enum tr_role before = tr_role;
+
+    rig.engine.deaf = true;
+    struct tr_rig_client *c = get(slot, "?after=0");
+    tr_role = TR_ROLE_ENGINE;
+    tr_subq_consume(&rig.shm, 0, 1);
+    tr_role = before;
+    tr_sengine_give(&rig.engine, slot, dead);
+    tr_rig_run(&rig);
+    cr_expect_eq(c->len, 0u, "%s", c->buf);
+    rig.engine.deaf = false;
+    for (int i = 0; i < 500 && !c->len; i++) {
+        tr_rig_run_ms(&rig, 10);
+        tr_rig_read(c);
+    }
+    cr_expect_eq(status_of(c), 200, "%s", c->buf);
+    cr_expect_str_eq(text_of(c), "ab");
+    leave(c);
+}
+
+/* What is heard and not given was let go by who had it: nobody waits for that. */
+Test(hold, a_reader_learns_at_once_that_its_owner_has_let_it_go)
+{
+    uint32_t slot = strange_stream(HELD(""));
+    enum tr_role before = tr_role;
+
+    end_it(slot);
+    rig.engine.deaf = true;
+    struct tr_rig_client *c = get(slot, "?after=0");
+    tr_role = TR_ROLE_ENGINE;
+    tr_subq_consume(&rig.shm, 0, 1);
+    tr_news_post(&rig.shm, 0, slot / 64, 1ull << (slot % 64));
+    tr_role = before;
+    receive(c);
+    cr_expect_eq(status_of(c), 410, "%s", c->buf);
+    cr_expect_eq(rig.fe.n_streams, 0u);
+    tr_rig_close(c, false);
+}
+
+/* An engine that does not hear says nothing about it. */
+Test(hold, a_reader_who_was_not_heard_is_told_to_come_again, .timeout = 60)
+{
+    uint32_t slot = strange_stream(HELD(""));
+
+    end_it(slot);
+    rig.engine.deaf = true;
+    struct tr_rig_client *c = get(slot, "?after=0");
+    for (int i = 0; i < 4000 && !c->len; i++) {
+        tr_rig_run_ms(&rig, 10);
+        tr_rig_read(c);
+    }
+    cr_expect_eq(status_of(c), 503, "%s", c->buf);
+    tr_rig_close(c, false);
+}
+
 Test(hold, who_was_given_a_stream_loses_it_to_who_asked)
 {
     uint32_t slot = strange_stream(HELD(""));
@@ -589,6 +684,28 @@ Test(hold, who_was_given_a_stream_loses_it_to_who_asked)
     tr_rig_run(&rig);
     cr_expect_eq(rig.fe.n_streams, 0u);
     cr_expect_eq(flags_of(slot), 0u);
+}
+
+/* Adopted, read to its end and let go by another frontend, all of it before this one looks. */
+Test(hold, a_stream_that_another_frontend_had_and_let_go_is_dropped_without_a_word)
+{
+    uint32_t ended = held_stream(HELD("")), running = held_stream(HELD(""));
+    const uint32_t slots[] = {ended, running};
+    enum tr_role before = tr_role;
+
+    end_it(ended);
+    tr_rig_run(&rig);
+    cr_expect_eq(rig.fe.n_held, 2u);
+    for (int i = 0; i < 2; i++) {
+        tr_role = TR_ROLE_ENGINE;
+        tr_ring_reset(&rig.shm, slots[i]);
+        tr_news_post(&rig.shm, 0, slots[i] / 64, 1ull << (slots[i] % 64));
+        tr_role = before;
+        tr_rig_run(&rig);
+        cr_expect_eq(rig.fe.n_streams, 1u - (unsigned)i, "%d", i);
+        cr_expect_eq(rig.fe.n_held, 1u - (unsigned)i, "%d", i);
+        cr_expect_eq(flags_of(slots[i]), 0u, "%d", i);
+    }
 }
 
 /* It was lost, and before that was noticed the other frontend died. */
