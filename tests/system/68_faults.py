@@ -773,7 +773,7 @@ def supervisor_dies():
     def one(point):
         s = Server(FLAGS, faults=True)
         kids = children(s.pid)
-        early = s.post(COMP, completion("x", max_tokens=3), headers=["X-Request-Id: early"])
+        early = s.post(COMP, completion("x", max_tokens=3, ignore_eos=True), headers=["X-Request-Id: early"])
         s.faults.arm("engine.admit.head", "stop", skip=len(KINDS) - 1)
         readers = [Reader(s, k, "endless", f"r-{i}", comes_back=False) for i, k in enumerate(KINDS)]
         engine = s.faults.wait_stopped("engine.admit.head")
