@@ -6,9 +6,11 @@
 #include "base/clock.h"
 #include "base/sim_vocab.h"
 #include "frontend/stream.h"
+#include "frontend/worker.h"
 
 #include <criterion/criterion.h>
 
+#include <semaphore.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -1096,6 +1098,91 @@ Test(stream, long_text_is_encoded_by_a_worker)
     }
     cr_expect(strstr(c->buf, "HTTP/1.1 400 ") && strstr(c->buf, "60000"), "%.300s", c->buf);
     tr_rig_close(c, false);
+}
+
+/* Keeps the rig's only worker busy until it is let go. */
+struct block {
+    struct tr_job job;
+    sem_t let_go;
+    bool done;
+};
+
+static void block_work(struct tr_job *j)
+{
+    struct block *b = (struct block *)j;
+
+    while (sem_wait(&b->let_go) < 0)
+        ;
+}
+
+static void block_done(struct tr_job *j)
+{
+    ((struct block *)j)->done = true;
+}
+
+/* Whatever the route, a long body waits for a worker; the loop, with all streams, does not. */
+Test(stream, while_workers_are_busy_others_feel_nothing)
+{
+    static const struct {
+        const char *path;
+        const char *before; /* 20,000 letters, and what is behind them */
+        const char *behind;
+        int status;
+    } LONG[] = {
+        {"/v1/completions", "{\"model\":\"sim\",\"max_tokens\":1,\"prompt\":\"", "\"}", 400},
+        {"/v1/chat/completions",
+         "{\"model\":\"sim\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"",
+         "\"}]}", 400},
+        {"/v1/streams", "{\"model\":\"sim\",\"max_tokens\":1,\"prompt\":\"", "\"}", 400},
+        {"/v1/responses", "{\"model\":\"sim\",\"max_output_tokens\":1,\"input\":\"", "\"}", 400},
+        {"/v1/responses/input_tokens", "{\"model\":\"sim\",\"input\":\"", "\"}", 200},
+        {"/v1/messages",
+         "{\"model\":\"sim\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"",
+         "\"}]}", 400},
+        {"/v1/messages/count_tokens",
+         "{\"model\":\"sim\",\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}]}", 200},
+        {"/tokenize", "{\"prompt\":\"", "\"}", 200},
+        {"/detokenize", "{\"pad\":\"", "\",\"tokens\":[97,98]}", 200},
+    };
+    enum { N = sizeof(LONG) / sizeof(LONG[0]), LETTERS = 20000 };
+    static struct block b = {.job = {.work = block_work, .done = block_done}};
+    static char json[LETTERS + 500];
+    struct tr_rig_client *c[N];
+    const char *answer;
+
+    sem_init(&b.let_go, 0, 0);
+    cr_assert_eq(tr_workers_push(rig.fe.workers, &b.job), 0);
+    struct tr_rig_client *stream =
+        post("/v1/completions", "{\"model\":\"sim\",\"prompt\":\"x\",\"stream\":true}");
+    uint32_t slot = slot_of(0);
+    for (size_t i = 0; i < N; i++) {
+        size_t n = strlen(LONG[i].before);
+        memcpy(json, LONG[i].before, n);
+        memset(json + n, 'a', LETTERS);
+        strcpy(json + n + LETTERS, LONG[i].behind);
+        c[i] = post(LONG[i].path, json);
+        for (int k = 0; k < 1000 && rig.fe.n_asks == i; k++) /* all of the body has come */
+            receive(c[i]);
+        cr_assert_eq(rig.fe.n_asks, i + 1, "%s is at a worker", LONG[i].path);
+        /* One token is said and received, and another request answered. */
+        tr_sengine_text(&rig.engine, slot, "z");
+        receive(stream);
+        cr_expect_eq(strlen(joined(tr_rig_body(stream), "text")), i + 1, "%s", LONG[i].path);
+        cr_expect_eq(tr_rig_ask(&rig, "POST", "/tokenize", "{\"prompt\":\"ab\"}", &answer), 200);
+        cr_expect_eq(c[i]->len, 0u, "%s: nothing said before it is made", LONG[i].path);
+    }
+    sem_post(&b.let_go);
+    for (int k = 0; k < 20000 && rig.fe.n_asks; k++)
+        tr_rig_run_ms(&rig, 1);
+    for (size_t i = 0; i < N; i++) {
+        char want[32];
+        receive(c[i]);
+        snprintf(want, sizeof(want), "HTTP/1.1 %d ", LONG[i].status);
+        cr_expect(strstr(c[i]->buf, want), "%s: %.300s", LONG[i].path, c[i]->buf);
+        tr_rig_close(c[i], false);
+    }
+    cr_expect(b.done);
+    tr_rig_close(stream, true);
 }
 
 Test(stream, a_client_may_leave_while_a_worker_encodes)
