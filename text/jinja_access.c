@@ -176,6 +176,12 @@ struct tr_jv *tr_jgetattr(struct tr_jctx *c, struct tr_jv *o, struct tr_jstr nam
     return missing(c, o, tr_jnew_str(c, name), false);
 }
 
+struct tr_jv *tr_jgetattr_own(struct tr_jctx *c, struct tr_jv *o, struct tr_jstr name)
+{
+    struct tr_jv *v = own_attr(c, o, name);
+    return v || c->err ? v : missing(c, o, tr_jnew_str(c, name), false);
+}
+
 /* Item `i` of a sequence, NULL without an error noted if there is none. */
 static struct tr_jv *seq_item(struct tr_jctx *c, const struct tr_jv *o, int64_t i)
 {
@@ -268,6 +274,19 @@ static struct tr_jv *slice_str(struct tr_jctx *c, struct tr_jstr s, int64_t star
     return out;
 }
 
+static struct tr_jv *slice_range(struct tr_jctx *c, const struct tr_jv *o, int64_t start,
+                                 int64_t stop, int64_t step, int64_t count)
+{
+    struct tr_jv *v = tr_jnew(c, TR_JV_RANGE);
+    if (v) {
+        v->range.start = o->range.start + start * o->range.step;
+        v->range.stop = o->range.start + stop * o->range.step;
+        v->range.step = o->range.step * step;
+        v->range.n = count;
+    }
+    return v;
+}
+
 static struct tr_jv *bad_bound(struct tr_jctx *c)
 {
     return tr_jfail(c, TR_JERR_RUNTIME, "slice indices must be integers or None");
@@ -280,9 +299,8 @@ struct tr_jv *tr_jslice(struct tr_jctx *c, struct tr_jv *o, struct tr_jv *const 
     int64_t step = 1;
     if (o->type == TR_JV_UNDEF)
         return tr_jfail_undef(c, o);
-    if (o->type == TR_JV_RANGE)
-        return tr_jfail(c, TR_JERR_UNSUPPORTED, "slicing a range is not supported");
-    if (o->type != TR_JV_STR && o->type != TR_JV_LIST && o->type != TR_JV_TUPLE)
+    if (o->type != TR_JV_STR && o->type != TR_JV_LIST && o->type != TR_JV_TUPLE &&
+        o->type != TR_JV_RANGE)
         return tr_jfail(c, TR_JERR_RUNTIME, "'%s' object cannot be sliced", tr_jtype_name(o));
     int64_t n = tr_jlength(c, o);
     if (n < 0)
@@ -304,6 +322,8 @@ struct tr_jv *tr_jslice(struct tr_jctx *c, struct tr_jv *o, struct tr_jv *const 
     int64_t count = span > 0 ? (span - 1) / stride + 1 : 0;
     if (o->type == TR_JV_STR)
         return slice_str(c, o->s, start, step, count);
+    if (o->type == TR_JV_RANGE)
+        return slice_range(c, o, start, stop, step, count);
     struct tr_jv *out = tr_jnew_list(c, o->type, (size_t)count);
     if (!out || !tr_jstep(c, (uint64_t)count))
         return NULL;

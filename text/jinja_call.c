@@ -17,6 +17,8 @@ const struct tr_jbuiltin *tr_jbuiltin_find(const struct tr_jbuiltin *table, stru
 const struct tr_jbuiltin *tr_jfilter_find(struct tr_jstr name)
 {
     const struct tr_jbuiltin *row = tr_jbuiltin_find(tr_jfilters, name);
+    if (!row)
+        row = tr_jbuiltin_find(tr_jfilters_num, name);
     return row ? row : tr_jbuiltin_find(tr_jfilters_seq, name);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text/jinja_filter.c - filters on one value: strings, numbers, defaults.  Those on sequences are in
- * jinja_filter_seq.c. */
+/* text/jinja_filter.c - filters on one value.  Those that make numbers are in jinja_filter_num.c, those on
+ * sequences in jinja_filter_seq.c. */
 #include "text/jinja_priv.h"
 #include "text/jinja_uni.h"
 
@@ -11,16 +11,6 @@
 
 #define FN(name)                                                                                   \
     static struct tr_jv *name(struct tr_jctx *c, struct tr_jv *v, const struct tr_jargs *a)
-
-/* An integer argument; absent leaves *out alone. */
-static bool want_int(struct tr_jctx *c, const struct tr_jv *v, int64_t *out)
-{
-    if (!v || tr_jas_int(v, out))
-        return true;
-    tr_jfail(c, TR_JERR_RUNTIME, "a filter's argument must be an integer, not %s",
-             tr_jtype_name(v));
-    return false;
-}
 
 FN(f_abs)
 {
@@ -94,7 +84,7 @@ FN(f_center)
 {
     int64_t width = 80;
     struct tr_jv *s = tr_jto_str(c, v);
-    if (!s || !want_int(c, a->pos[0], &width))
+    if (!s || !tr_jwant_int(c, a->pos[0], &width))
         return NULL;
     return tr_jstr_center(c, s->s, width, tr_jstr_of(" "));
 }
@@ -111,6 +101,25 @@ FN(f_escape)
 {
     (void)a;
     return tr_jescape(c, v);
+}
+
+FN(f_forceescape)
+{
+    (void)a;
+    struct tr_jv *s = tr_jto_str(c, v);
+    struct tr_jv *out = s ? tr_jnew_str(c, s->s) : NULL;
+    if (out)
+        out->s.markup = false;
+    return out ? tr_jescape(c, out) : NULL;
+}
+
+/* getattr alone: an item of that name does not count. */
+FN(f_attr)
+{
+    struct tr_jv *name = tr_jto_str(c, a->pos[0]);
+    if (!name || v->type == TR_JV_UNDEF)
+        return name ? tr_jfail_undef(c, v) : NULL;
+    return tr_jgetattr_own(c, v, name->s);
 }
 
 FN(f_safe)
@@ -147,7 +156,7 @@ FN(f_replace)
     struct tr_jv *s = tr_jto_str(c, v);
     struct tr_jv *old = tr_jto_str(c, a->pos[0]);
     struct tr_jv *with = tr_jto_str(c, a->pos[1]);
-    if (!s || !old || !with || (tr_jgiven(a->pos[2]) && !want_int(c, a->pos[2], &count)))
+    if (!s || !old || !with || (tr_jgiven(a->pos[2]) && !tr_jwant_int(c, a->pos[2], &count)))
         return NULL;
     return tr_jstr_replace(c, s->s, old->s, with->s, count);
 }
@@ -180,7 +189,8 @@ FN(f_indent)
     bool text = a->pos[0] && a->pos[0]->type == TR_JV_STR;
     if (v->type != TR_JV_STR)
         return tr_jfail(c, TR_JERR_RUNTIME, "indent wants a string, not %s", tr_jtype_name(v));
-    if ((!text && !want_int(c, a->pos[0], &width)) || !tr_jstr_splitlines(c, v->s, false, &lines))
+    if ((!text && !tr_jwant_int(c, a->pos[0], &width)) ||
+        !tr_jstr_splitlines(c, v->s, false, &lines))
         return NULL;
     /* Jinja adds a newline first: a text that ends in one has an empty last line. */
     struct tr_jstr s = v->s;
@@ -209,170 +219,16 @@ FN(f_indent)
     return tr_jbuf_value(&b);
 }
 
-/* A text as int() reads it: blanks around, a sign, digits with single underscores.  NULL without an
- * error noted if it is none. */
-static struct tr_jv *int_of_text(struct tr_jctx *c, struct tr_jstr s)
-{
-    s = tr_jstr_strip(c, s, NULL, true, true);
-    char *digits = tr_jalloc(c, s.len + 2);
-    size_t n = 0;
-    size_t i = 0;
-    if (!digits || !s.len)
-        return NULL;
-    if (s.p[0] == '-' || s.p[0] == '+') {
-        if (s.p[0] == '-')
-            digits[n++] = '-';
-        i = 1;
-    }
-    size_t start = n;
-    for (bool digit = false; i < s.len; i++) {
-        if (s.p[i] >= '0' && s.p[i] <= '9') {
-            if (n > start || s.p[i] != '0' || i + 1 == s.len)
-                digits[n++] = s.p[i];
-            digit = true;
-        } else if (s.p[i] == '_' && digit && i + 1 < s.len) {
-            digit = false;
-        } else {
-            return NULL;
-        }
-    }
-    if (n == start) { /* zeros only; or no digits at all */
-        if (s.p[s.len - 1] != '0')
-            return NULL;
-        digits[n++] = '0';
-    }
-    return tr_jint_text(c, (struct tr_jstr){.p = digits, .len = n});
-}
-
-/* A text as float() reads it, or false. */
-static bool float_of_text(struct tr_jctx *c, struct tr_jstr s, double *out)
-{
-    s = tr_jstr_strip(c, s, NULL, true, true);
-    char *text = tr_jalloc(c, s.len + 1);
-    size_t n = 0;
-    if (!text || !s.len || s.len > 4096)
-        return false;
-    for (size_t i = 0; i < s.len; i++) {
-        bool digits_around = i && i + 1 < s.len && s.p[i - 1] >= '0' && s.p[i - 1] <= '9' &&
-                             s.p[i + 1] >= '0' && s.p[i + 1] <= '9';
-        if (s.p[i] == '_' && digits_around)
-            continue;
-        /* strtod also takes hexadecimal numbers and nan(...). */
-        if (!s.p[i] || !strchr("0123456789+-.eEinftyaINFTYA", s.p[i]))
-            return false;
-        text[n++] = s.p[i];
-    }
-    char *end;
-    *out = strtod(text, &end);
-    return end == text + n;
-}
-
-static struct tr_jv *int_of_float(struct tr_jctx *c, double f)
-{
-    if (fabs(f) >= 9.2e18)
-        return tr_jfail(c, TR_JERR_UNSUPPORTED,
-                        "integers beyond 64 bits in the filter int are not supported");
-    return tr_jnew_int(c, (int64_t)f);
-}
-
-FN(f_int)
-{
-    struct tr_jv *none = a->pos[0] ? a->pos[0] : tr_jnew_int(c, 0);
-    int64_t base = 10;
-    double f;
-    if (!want_int(c, a->pos[1], &base))
-        return NULL;
-    if (base != 10)
-        return tr_jfail(c, TR_JERR_UNSUPPORTED, "the filter int with a base is not supported");
-    switch (v->type) {
-    case TR_JV_UNDEF:
-        return tr_jfail_undef(c, v);
-    case TR_JV_BOOL:
-        return tr_jnew_int(c, v->b);
-    case TR_JV_INT:
-    case TR_JV_BIG:
-        return v;
-    case TR_JV_FLOAT:
-        return isfinite(v->f) ? int_of_float(c, v->f) : none;
-    case TR_JV_STR:
-        break;
-    default:
-        return none;
-    }
-    struct tr_jv *i = int_of_text(c, v->s);
-    if (i || c->err)
-        return i;
-    return float_of_text(c, v->s, &f) && isfinite(f) ? int_of_float(c, f) : none;
-}
-
-FN(f_float)
-{
-    struct tr_jv *none = a->pos[0] ? a->pos[0] : tr_jnew_float(c, 0);
-    double f;
-    if (v->type == TR_JV_UNDEF)
-        return tr_jfail_undef(c, v);
-    if (tr_jis_number(v))
-        return tr_jnew_float(c, tr_jas_float(v));
-    if (v->type == TR_JV_BIG)
-        return float_of_text(c, v->s, &f) && isfinite(f) ? tr_jnew_float(c, f) : none;
-    if (v->type == TR_JV_STR && float_of_text(c, v->s, &f))
-        return tr_jnew_float(c, f);
-    return none;
-}
-
-/* round(): correctly rounded, halves to even. */
-static struct tr_jv *round_common(struct tr_jctx *c, struct tr_jv *v, int64_t digits)
-{
-    char text[420];
-    int64_t i;
-    if (tr_jas_int(v, &i) && digits >= 0)
-        return tr_jnew_int(c, i);
-    if (v->type != TR_JV_FLOAT || digits < 0)
-        return tr_jfail(c, TR_JERR_UNSUPPORTED, "this form of the filter round is not supported");
-    if (!isfinite(v->f) || digits > 60)
-        return tr_jnew_float(c, v->f);
-    (void)snprintf(text, sizeof text, "%.*f", (int)digits, v->f);
-    return tr_jnew_float(c, strtod(text, NULL));
-}
-
-FN(f_round)
-{
-    int64_t digits = 0;
-    const struct tr_jv *how = a->pos[1];
-    if (!want_int(c, a->pos[0], &digits))
-        return NULL;
-    if (v->type == TR_JV_UNDEF)
-        return tr_jfail_undef(c, v);
-    if (!tr_jis_number(v) && v->type != TR_JV_BIG)
-        return tr_jfail(c, TR_JERR_RUNTIME, "type %s doesn't define __round__ method",
-                        tr_jtype_name(v));
-    if (!how || (how->type == TR_JV_STR && tr_jstr_is(how->s, "common")))
-        return round_common(c, v, digits);
-    bool up = how->type == TR_JV_STR && tr_jstr_is(how->s, "ceil");
-    if (!up && (how->type != TR_JV_STR || !tr_jstr_is(how->s, "floor")))
-        return tr_jfail(c, TR_JERR_RUNTIME, "method must be common, ceil or floor");
-    if (digits < 0 || digits > 15 || v->type == TR_JV_BIG)
-        return tr_jfail(c, TR_JERR_UNSUPPORTED, "this form of the filter round is not supported");
-    double scale = pow(10, (double)digits);
-    double x = tr_jas_float(v) * scale;
-    if (!(fabs(x) < 9e15))
-        return tr_jfail(c, TR_JERR_UNSUPPORTED, "rounding so large a number is not supported");
-    x = up ? ceil(x) : floor(x);
-    return tr_jnew_float(c, (x == 0 ? 0.0 : x) / scale);
-}
-
 FN(f_truncate)
 {
     int64_t length = 255;
     int64_t leeway = 5;
     struct tr_jstr end = tr_jstr_of("...");
     bool kill = a->pos[1] && tr_jtruth(a->pos[1]);
-    if (v->type != TR_JV_STR)
-        return tr_jfail(c, TR_JERR_RUNTIME, "truncate wants a string, not %s", tr_jtype_name(v));
     if (a->pos[2] && a->pos[2]->type != TR_JV_STR)
         return tr_jfail(c, TR_JERR_RUNTIME, "truncate: end must be a string");
-    if (!want_int(c, a->pos[0], &length) ||
-        (tr_jgiven(a->pos[3]) && !want_int(c, a->pos[3], &leeway)))
+    if (!tr_jwant_int(c, a->pos[0], &length) ||
+        (tr_jgiven(a->pos[3]) && !tr_jwant_int(c, a->pos[3], &leeway)))
         return NULL;
     end = a->pos[2] ? a->pos[2]->s : end;
     int64_t tail = (int64_t)tr_jstr_chars(end);
@@ -382,6 +238,8 @@ FN(f_truncate)
     int64_t n = tr_jlength(c, v);
     if (n < 0 || n - leeway <= length)
         return n < 0 ? NULL : v;
+    if (v->type != TR_JV_STR)
+        return tr_jfail(c, TR_JERR_RUNTIME, "truncate wants a string, not %s", tr_jtype_name(v));
     size_t cut = tr_jstr_offset(v->s, (size_t)(length - tail));
     if (!kill) {
         int64_t blank = tr_jstr_rfind(v->s, tr_jstr_of(" "), 0, cut);
@@ -439,19 +297,18 @@ FN(f_wordcount)
 
 const struct tr_jbuiltin tr_jfilters[] = {
     {"abs", f_abs, "", 0},
+    {"attr", f_attr, "name", 1},
     {"capitalize", f_capitalize, "", 0},
     {"center", f_center, "width", 0},
     {"d", f_default, "default_value boolean", 0},
     {"default", f_default, "default_value boolean", 0},
     {"e", f_escape, "", 0},
     {"escape", f_escape, "", 0},
-    {"float", f_float, "default", 0},
+    {"forceescape", f_forceescape, "", 0},
     {"format", f_format, "*", 0},
     {"indent", f_indent, "width first blank", 0},
-    {"int", f_int, "default base", 0},
     {"lower", f_lower, "", 0},
     {"replace", f_replace, "old new count", 2},
-    {"round", f_round, "precision method", 0},
     {"safe", f_safe, "", 0},
     {"string", f_string, "", 0},
     {"title", f_title, "", 0},
@@ -461,14 +318,11 @@ const struct tr_jbuiltin tr_jfilters[] = {
     {"upper", f_upper, "", 0},
     {"urlencode", f_urlencode, "", 0},
     {"wordcount", f_wordcount, "", 0},
-    {"attr", NULL, "", 0},
-    {"filesizeformat", NULL, "", 0},
-    {"forceescape", NULL, "", 0},
+    {"wordwrap", tr_jfilter_wordwrap, "width break_long_words wrapstring break_on_hyphens", 0},
     {"pprint", NULL, "", 0},
     {"random", NULL, "", 0},
     {"striptags", NULL, "", 0},
     {"urlize", NULL, "", 0},
-    {"wordwrap", NULL, "", 0},
     {"xmlattr", NULL, "", 0},
     {0},
 };

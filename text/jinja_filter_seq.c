@@ -13,13 +13,22 @@ static bool truth(const struct tr_jv *v)
     return v && tr_jtruth(v);
 }
 
+/* What was not found is `none` if that is given. */
+static struct tr_jv *item_or(struct tr_jctx *c, struct tr_jv *item, struct tr_jv *key,
+                             struct tr_jv *none)
+{
+    struct tr_jv *v = tr_jgetitem(c, item, key);
+    return v && v->type == TR_JV_UNDEF && tr_jgiven(none) ? none : v;
+}
+
 /* item.a.b of an attribute "a.b"; digits are indices.  attribute NULL or none: the item. */
-static struct tr_jv *attribute_of(struct tr_jctx *c, struct tr_jv *item, struct tr_jv *attribute)
+static struct tr_jv *attribute_or(struct tr_jctx *c, struct tr_jv *item, struct tr_jv *attribute,
+                                  struct tr_jv *none)
 {
     if (!tr_jgiven(attribute))
         return item;
     if (attribute->type != TR_JV_STR)
-        return tr_jgetitem(c, item, attribute);
+        return item_or(c, item, attribute, none);
     struct tr_jstr dot = tr_jstr_of(".");
     struct tr_jv *parts = tr_jstr_split(c, attribute->s, &dot, -1, false);
     for (size_t i = 0; parts && item && i < parts->l.n; i++) {
@@ -29,9 +38,14 @@ static struct tr_jv *attribute_of(struct tr_jctx *c, struct tr_jv *item, struct 
             digits = digits && key->s.p[k] >= '0' && key->s.p[k] <= '9';
         if (digits)
             key = tr_jint_text(c, key->s);
-        item = key ? tr_jgetitem(c, item, key) : NULL;
+        item = key ? item_or(c, item, key, none) : NULL;
     }
     return parts ? item : NULL;
+}
+
+static struct tr_jv *attribute_of(struct tr_jctx *c, struct tr_jv *item, struct tr_jv *attribute)
+{
+    return attribute_or(c, item, attribute, NULL);
 }
 
 /* What an item is sorted by: its attribute, and that without case unless `exact`. */
@@ -138,15 +152,26 @@ FN(f_join)
     return tr_jstr_join(c, sep->s, &parts, true);
 }
 
-/* The sort filter's keys are lists: equal ones are never asked which is less. */
-static bool wrap_keys(struct tr_jctx *c, struct tr_jlist *keys)
+/* The sort filter's keys are lists, one item for each of the attributes "a,b": equal items are never
+ * asked which is less. */
+static bool sort_keys(struct tr_jctx *c, const struct tr_jlist *l, struct tr_jv *attribute,
+                      bool exact, struct tr_jlist *keys)
 {
-    for (size_t i = 0; i < keys->n; i++) {
-        struct tr_jv *one = tr_jnew_list(c, TR_JV_TUPLE, 1);
-        if (!one)
+    struct tr_jstr comma = tr_jstr_of(",");
+    struct tr_jv *parts = NULL;
+
+    if (tr_jgiven(attribute) && attribute->type == TR_JV_STR &&
+        !(parts = tr_jstr_split(c, attribute->s, &comma, -1, false)))
+        return false;
+    *keys = (struct tr_jlist){0};
+    for (size_t i = 0; i < l->n; i++) {
+        struct tr_jv *key = tr_jnew_list(c, TR_JV_TUPLE, 1);
+        for (size_t k = 0; key && k < (parts ? parts->l.n : 1); k++)
+            if (!tr_jlist_add(c, &key->l,
+                              key_of(c, l->v[i], parts ? parts->l.v[k] : attribute, exact)))
+                return false;
+        if (!tr_jlist_add(c, keys, key))
             return false;
-        one->l.v[one->l.n++] = keys->v[i];
-        keys->v[i] = one;
     }
     return true;
 }
@@ -170,12 +195,8 @@ FN(f_sort)
     struct tr_jlist l;
     struct tr_jlist keys;
     struct tr_jlist out;
-    if (tr_jgiven(a->pos[2]) && a->pos[2]->type == TR_JV_STR &&
-        memchr(a->pos[2]->s.p, ',', a->pos[2]->s.len))
-        return tr_jfail(c, TR_JERR_UNSUPPORTED, "sort by several attributes is not supported");
-    if (!tr_jiterate(c, v, &l) || !keys_of(c, &l, a->pos[2], truth(a->pos[1]), &keys) ||
-        !wrap_keys(c, &keys) || !want_reverse(c, a->pos[0], &reverse) ||
-        !sorted(c, &l, &keys, reverse, &out))
+    if (!tr_jiterate(c, v, &l) || !sort_keys(c, &l, a->pos[2], truth(a->pos[1]), &keys) ||
+        !want_reverse(c, a->pos[0], &reverse) || !sorted(c, &l, &keys, reverse, &out))
         return NULL;
     return list_value(c, out, v->user);
 }
@@ -291,16 +312,21 @@ FN(f_batch)
     struct tr_jlist l;
     struct tr_jlist out = {0};
     int64_t size;
-    if (!tr_jas_int(a->pos[0], &size) || size < 1)
-        return tr_jfail(c, TR_JERR_RUNTIME, "batch wants a positive number");
+    if (!tr_jas_int(a->pos[0], &size))
+        return tr_jfail(c, TR_JERR_RUNTIME, "batch wants a number");
     if (!tr_jiterate(c, v, &l))
         return NULL;
+    /* Below one nothing is ever full, but what is empty is full at 0. */
+    if (size == 0 && l.n && !tr_jlist_add(c, &out, tr_jnew_list(c, TR_JV_LIST, 0)))
+        return NULL;
+    if (size < 1)
+        size = INT64_MAX;
     for (size_t i = 0; i < l.n;) {
         struct tr_jv *part = tr_jnew_list(c, TR_JV_LIST, 0);
         for (int64_t k = 0; part && k < size && i < l.n; k++, i++)
             if (!tr_jlist_add(c, &part->l, l.v[i]))
                 return NULL;
-        while (part && tr_jgiven(a->pos[1]) && (int64_t)part->l.n < size)
+        while (part && tr_jgiven(a->pos[1]) && size != INT64_MAX && (int64_t)part->l.n < size)
             if (!tr_jstep(c, 1) || !tr_jlist_add(c, &part->l, a->pos[1]))
                 return NULL;
         if (!tr_jlist_add(c, &out, part))
@@ -340,30 +366,37 @@ FN(f_slice)
     return tr_jnew_gen(c, "generator", out);
 }
 
+/* What groupby sorts an item by, and compares. */
+static struct tr_jv *group_key(struct tr_jctx *c, struct tr_jv *item, const struct tr_jargs *a)
+{
+    struct tr_jv *k = attribute_or(c, item, a->pos[0], a->pos[1]);
+    return k && !truth(a->pos[2]) && k->type == TR_JV_STR ? tr_juni_map(c, k->s, TR_JUNI_LOWER) : k;
+}
+
 FN(f_groupby)
 {
     struct tr_jlist l;
-    struct tr_jlist keys;
+    struct tr_jlist keys = {0};
     struct tr_jlist items;
-    struct tr_jv *attribute = a->pos[0];
-    bool exact = truth(a->pos[2]);
-    if (a->pos[1])
-        return tr_jfail(c, TR_JERR_UNSUPPORTED, "groupby with a default is not supported");
-    if (!tr_jiterate(c, v, &l) || !keys_of(c, &l, attribute, exact, &keys) ||
-        !sorted(c, &l, &keys, false, &items))
+    if (!tr_jiterate(c, v, &l))
+        return NULL;
+    for (size_t i = 0; i < l.n; i++)
+        if (!tr_jlist_add(c, &keys, group_key(c, l.v[i], a)))
+            return NULL;
+    if (!sorted(c, &l, &keys, false, &items))
         return NULL;
     struct tr_jv *out = tr_jnew_list(c, TR_JV_LIST, 0);
     struct tr_jv *last = NULL;
     struct tr_jv *members = NULL;
     for (size_t i = 0; out && i < items.n; i++) {
-        struct tr_jv *key = key_of(c, items.v[i], attribute, exact);
+        struct tr_jv *key = group_key(c, items.v[i], a);
         int same = key && last ? tr_jequal(c, last, key) : 0;
         if (!key || same < 0)
             return NULL;
         if (!same) {
             struct tr_jv *pair = tr_jnew_list(c, TR_JV_TUPLE, 2);
             members = tr_jnew_list(c, TR_JV_LIST, 0);
-            struct tr_jv *shown = attribute_of(c, items.v[i], attribute);
+            struct tr_jv *shown = attribute_or(c, items.v[i], a->pos[0], a->pos[1]);
             if (!pair || !members || !shown || !tr_jlist_add(c, &out->l, pair))
                 return NULL;
             pair->group = true;

@@ -144,13 +144,16 @@ static void format_number(struct percent *f, const struct spec *s, struct tr_jv 
     bool decimal = strchr("diu", s->conv) != NULL;
     if (whole && decimal && v->type == TR_JV_FLOAT && fabs(v->f) < 9e18)
         i = (int64_t)v->f;
-    else if (whole ? !tr_jas_int(v, &i) : !tr_jis_number(v)) {
+    else if (v->type == TR_JV_UNDEF) {
+        tr_jfail_undef(f->c, v);
+        return;
+    } else if (whole ? !tr_jas_int(v, &i) : !tr_jis_number(v)) {
         tr_jfail(f->c, TR_JERR_RUNTIME, "%%%c format: %s is required, not %s", s->conv,
                  whole && !decimal ? "an integer" : "a real number", tr_jtype_name(v));
         return;
     }
     bool octal_hex = whole && !decimal;
-    if (octal_hex && (i < 0 || strchr(s->flags, '#'))) {
+    if (octal_hex && (i < 0 || (strchr(s->flags, '#') && (i == 0 || s->conv == 'o')))) {
         tr_jfail(f->c, TR_JERR_UNSUPPORTED, "this form of %%%c is not supported", s->conv);
         return;
     }
@@ -264,13 +267,13 @@ static void add_field(struct tr_jbuf *b, struct tr_jstr field, const struct tr_j
 {
     const char *colon = field.len ? memchr(field.p, ':', field.len) : NULL;
     const char *bang = field.len ? memchr(field.p, '!', field.len) : NULL;
-    bool repr = false;
-    if (colon && colon + 1 != field.p + field.len) {
-        tr_jfail(b->c, TR_JERR_UNSUPPORTED, "format: a format specification is not supported");
-        return;
+    bool repr = false, plain = false;
+    struct tr_jstr spec = {.p = ""};
+    if (colon) {
+        size_t at = (size_t)(colon - field.p);
+        spec = tr_jstr_part(b->c, field, at + 1, field.len);
+        field.len = at;
     }
-    if (colon)
-        field.len = (size_t)(colon - field.p);
     if (bang && (!colon || bang < colon)) {
         size_t at = (size_t)(bang - field.p);
         if (at + 2 != field.len || (bang[1] != 'r' && bang[1] != 's')) {
@@ -278,12 +281,24 @@ static void add_field(struct tr_jbuf *b, struct tr_jstr field, const struct tr_j
             return;
         }
         repr = bang[1] == 'r';
+        plain = !repr;
         field.len = at;
     }
-    const struct tr_jv *v = field_value(b->c, field, a, next);
+    struct tr_jv *v = field_value(b->c, field, a, next);
     if (!v)
         return;
-    if (repr)
+    if (spec.len && (repr || plain)) {
+        struct tr_jbuf text;
+        tr_jbuf_init(&text, b->c);
+        if (repr)
+            tr_jbuf_add_repr(&text, v);
+        else
+            tr_jbuf_add_value(&text, v);
+        v = tr_jbuf_value(&text);
+    }
+    if (spec.len && v)
+        tr_jformat_spec(b, v, spec);
+    else if (repr && v)
         tr_jbuf_add_repr(b, v);
     else
         tr_jbuf_add_value(b, v);
@@ -305,7 +320,7 @@ struct tr_jv *tr_jformat(struct tr_jctx *c, struct tr_jstr fmt, const struct tr_
             const char *end = memchr(fmt.p + i, '}', fmt.len - i);
             if (!end)
                 return tr_jfail(c, TR_JERR_RUNTIME, "expected '}' before end of string");
-            struct tr_jstr field = {.p = fmt.p + i + 1, .len = (size_t)(end - fmt.p) - i - 1};
+            struct tr_jstr field = tr_jstr_part(c, fmt, i + 1, (size_t)(end - fmt.p));
             add_field(&b, field, a, &next);
             i = (size_t)(end - fmt.p) + 1;
         } else {

@@ -410,6 +410,61 @@ FN(m_islower)
     return by_test(c, self, "lower");
 }
 
+FN(m_isalnum)
+{
+    (void)a;
+    return all(c, self->s, tr_juni_alnum, false);
+}
+
+/* Words that begin with a capital and go on with small letters, at least one. */
+FN(m_istitle)
+{
+    struct tr_jstr s = self->s;
+    bool inside = false, seen = false;
+    size_t n;
+    (void)a;
+    if (!tr_jstep_bytes(c, s.len))
+        return NULL;
+    for (size_t i = 0; i < s.len; i += n) {
+        int32_t ch = tr_jchar(s, i, &n);
+        bool big = tr_juni_upper(ch) || tr_juni_title(ch), small = tr_juni_lower(ch);
+        if ((big && inside) || (small && !inside))
+            return tr_jbool(c, false);
+        inside = big || small;
+        seen = seen || inside;
+    }
+    return tr_jbool(c, seen);
+}
+
+FN(m_casefold)
+{
+    (void)a;
+    return tr_juni_map(c, self->s, TR_JUNI_FOLD);
+}
+
+FN(m_expandtabs)
+{
+    struct tr_jstr s = self->s;
+    int64_t size = 8, column = 0;
+    struct tr_jbuf b;
+    size_t n;
+    if (!tr_jwant_int(c, a->pos[0], &size))
+        return NULL;
+    tr_jbuf_init(&b, c);
+    for (size_t i = 0; i < s.len && !b.bad; i += n) {
+        int32_t ch = tr_jchar(s, i, &n);
+        if (ch == '\t') {
+            int64_t blanks = size > 0 ? size - column % size : 0;
+            tr_jbuf_fill(&b, tr_jstr_of(" "), blanks);
+            column += blanks;
+            continue;
+        }
+        column = ch == '\n' || ch == '\r' ? 0 : column + 1;
+        tr_jbuf_add_part(&b, s, i, i + n);
+    }
+    return tr_jbuf_value(&b);
+}
+
 const struct tr_jbuiltin tr_jmethods_str[] = {
     {"strip", m_strip, "chars", 0},
     {"lstrip", m_lstrip, "chars", 0},
@@ -448,13 +503,13 @@ const struct tr_jbuiltin tr_jmethods_str[] = {
     {"isascii", m_isascii, "", 0},
     {"isupper", m_isupper, "", 0},
     {"islower", m_islower, "", 0},
-    {"isalnum", NULL, "", 0},
+    {"isalnum", m_isalnum, "", 0},
+    {"istitle", m_istitle, "", 0},
+    {"casefold", m_casefold, "", 0},
+    {"expandtabs", m_expandtabs, "tabsize", 0},
     {"isidentifier", NULL, "", 0},
     {"isnumeric", NULL, "", 0},
-    {"istitle", NULL, "", 0},
-    {"casefold", NULL, "", 0},
     {"encode", NULL, "", 0},
-    {"expandtabs", NULL, "", 0},
     {"format_map", NULL, "", 0},
     {"maketrans", NULL, "", 0},
     {"translate", NULL, "", 0},

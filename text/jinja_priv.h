@@ -278,6 +278,8 @@ struct tr_jv *tr_jescape(struct tr_jctx *c, struct tr_jv *v);
 
 /* jinja_access.c: a.b, a[b], a[i:j:k] */
 struct tr_jv *tr_jgetattr(struct tr_jctx *c, struct tr_jv *o, struct tr_jstr name);
+/* The same without looking for an item of that name. */
+struct tr_jv *tr_jgetattr_own(struct tr_jctx *c, struct tr_jv *o, struct tr_jstr name);
 struct tr_jv *tr_jgetitem(struct tr_jctx *c, struct tr_jv *o, struct tr_jv *key);
 struct tr_jv *tr_jslice(struct tr_jctx *c, struct tr_jv *o, struct tr_jv *const part[3]);
 
@@ -291,10 +293,13 @@ void tr_jbuf_add_value(struct tr_jbuf *b, const struct tr_jv *v); /* str() */
 void tr_jbuf_add_repr(struct tr_jbuf *b, const struct tr_jv *v);  /* repr() */
 void tr_jfloat_repr(double f, char out[40]);
 
-/* jinja_tojson.c, jinja_format.c, jinja_time.c */
+/* jinja_tojson.c, jinja_wrap.c, jinja_format.c, jinja_time.c */
 struct tr_jv *tr_jfilter_tojson(struct tr_jctx *c, struct tr_jv *self, const struct tr_jargs *a);
+struct tr_jv *tr_jfilter_wordwrap(struct tr_jctx *c, struct tr_jv *v, const struct tr_jargs *a);
 struct tr_jv *tr_jpercent(struct tr_jctx *c, struct tr_jstr fmt, struct tr_jv *arg);
 struct tr_jv *tr_jformat(struct tr_jctx *c, struct tr_jstr fmt, const struct tr_jargs *a);
+/* Adds format(v, spec). */
+void tr_jformat_spec(struct tr_jbuf *b, struct tr_jv *v, struct tr_jstr spec);
 struct tr_jv *tr_jstrftime(struct tr_jctx *c, struct tr_jstr fmt);
 
 /* jinja_call.c: calling */
@@ -310,6 +315,7 @@ const struct tr_jbuiltin *tr_jbuiltin_find(const struct tr_jbuiltin *table, stru
 
 /* Tables, ended by a row without a name. */
 extern const struct tr_jbuiltin tr_jfilters[];
+extern const struct tr_jbuiltin tr_jfilters_num[];
 extern const struct tr_jbuiltin tr_jfilters_seq[];
 extern const struct tr_jbuiltin tr_jtests[];
 extern const struct tr_jbuiltin tr_jmethods_str[];

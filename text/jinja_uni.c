@@ -193,6 +193,15 @@ static bool final_sigma(struct tr_jstr s, size_t i)
     return true;
 }
 
+static void fold(struct tr_jbuf *b, int32_t ch, bool user)
+{
+    utf8proc_int32_t to[8];
+    int boundary = 0;
+    utf8proc_ssize_t n = utf8proc_decompose_char(ch, to, 8, UTF8PROC_CASEFOLD, &boundary);
+    for (utf8proc_ssize_t i = 0; i < n && i < 8; i++)
+        add_code(b, to[i], user);
+}
+
 struct tr_jv *tr_juni_map(struct tr_jctx *c, struct tr_jstr s, enum tr_juni_case how)
 {
     struct tr_jbuf b;
@@ -210,7 +219,9 @@ struct tr_jv *tr_juni_map(struct tr_jctx *c, struct tr_jstr s, enum tr_juni_case
             to = TR_JUNI_UPPER;
         word = cased(ch);
         bool user = tr_jstr_user(s, i, i + n);
-        if (to == TR_JUNI_SWAP)
+        if (to == TR_JUNI_FOLD && ch >= 0)
+            fold(&b, ch, user);
+        else if (to == TR_JUNI_SWAP || to == TR_JUNI_FOLD)
             tr_jbuf_add(&b, s.p + i, n, user);
         else if (ch == 0x3A3 && to == TR_JUNI_LOWER)
             add_code(&b, final_sigma(s, i) ? 0x3C2 : 0x3C3, user);

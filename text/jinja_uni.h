@@ -18,9 +18,16 @@ bool tr_juni_upper(int32_t ch);     /* an uppercase letter */
 bool tr_juni_lower(int32_t ch);     /* a lowercase letter */
 bool tr_juni_title(int32_t ch);     /* a titlecase letter */
 
-enum tr_juni_case { TR_JUNI_UPPER, TR_JUNI_LOWER, TR_JUNI_CAPITAL, TR_JUNI_TITLE, TR_JUNI_SWAP };
+enum tr_juni_case {
+    TR_JUNI_UPPER,
+    TR_JUNI_LOWER,
+    TR_JUNI_CAPITAL,
+    TR_JUNI_TITLE,
+    TR_JUNI_SWAP,
+    TR_JUNI_FOLD
+};
 
-/* str.upper, lower, capitalize, title, swapcase: full mappings, so the length may change. */
+/* str.upper, lower, capitalize, title, swapcase, casefold: full mappings, so the length may change. */
 struct tr_jv *tr_juni_map(struct tr_jctx *c, struct tr_jstr s, enum tr_juni_case how);
 
 /* Appends the upper- or titlecase form of one character. */

@@ -25,7 +25,6 @@ See README.md for the file formats.
 """
 import argparse
 import base64
-import datetime
 import hashlib
 import json
 import math
@@ -47,11 +46,11 @@ sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
 import golden_inputs as gi
 import jinja_cases as jc
+from jinja_render import render
 
 N_GREEDY = 48
 N_TOP = 20
 T_NORMAL, T_UNKNOWN, T_CONTROL, T_USER, T_UNUSED, T_BYTE = 1, 2, 3, 4, 5, 6
-FIXED_NOW = datetime.datetime(2024, 7, 26, 13, 5, 9)
 
 
 # ---------------------------------------------------------------------------
@@ -1036,22 +1035,6 @@ def stage_tolerance(models, toks, out):
 # ---------------------------------------------------------------------------
 # Chat templates and Jinja snippets
 # ---------------------------------------------------------------------------
-def render(source, variables):
-    from transformers.utils.chat_template_utils import _cached_compile_jinja_template
-    import jinja2
-    try:
-        t = _cached_compile_jinja_template(source)
-        t.globals["strftime_now"] = lambda fmt: FIXED_NOW.strftime(fmt)
-        return {"expected": t.render(**variables)}
-    except Exception as e:
-        kind = type(e).__name__
-        group = ("syntax" if isinstance(e, (jinja2.TemplateSyntaxError, SyntaxError)) else
-                 "undefined" if isinstance(e, jinja2.UndefinedError) else
-                 "security" if isinstance(e, jinja2.sandbox.SecurityError) else
-                 "raised" if kind == "TemplateError" else "runtime")
-        return {"error": group, "error_class": kind, "error_message": str(e)}
-
-
 def drop_none(messages):
     return [{k: v for k, v in m.items() if v is not None} if isinstance(m, dict) else m for m in messages]
 

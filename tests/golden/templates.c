@@ -2,9 +2,10 @@
 /* tests/golden/templates.c - the recorded renderings of the reference Jinja.
  *
  * Each row must give exactly the recorded text, or an error where an error was recorded (the
- * same sentence where the template raised it).  Rows that the interpreter does not support are listed
- * here or have `refused`; they must be refused as unsupported.  Every row is rendered with its
- * strings as the server's and as the user's: the text is the same.
+ * same sentence where the template raised it).  Rows that the interpreter does not support have
+ * `refused`; they must be refused as unsupported.  Every row is rendered with its
+ * strings as the server's and as the user's: the text is the same.  jinja_generated.jsonl is made by chance
+ * (make_jinja.py).
  *
  * jinja_corners.jsonl has the form of jinja_snippets.jsonl and was recorded for this test with
  * Jinja 3.1.6 under Python 3.11 in the same environment (immutable sandbox, trim_blocks,
@@ -18,11 +19,6 @@
 
 static int passed;
 static int failed;
-
-/* Snippets that are refused, by number. */
-static const int refused_snippets[] = {
-    85, /* filter wordwrap */
-};
 
 static void report(bool good, const char *set, const char *row, const char *what)
 {
@@ -81,13 +77,7 @@ static bool spans_fit(const struct tr_chat_text *t)
 
 static bool is_refused(const json_t *row)
 {
-    const json_t *n = json_object_get(row, "n");
-    if (json_is_true(json_object_get(row, "refused")))
-        return true;
-    for (size_t i = 0; n && i < sizeof refused_snippets / sizeof refused_snippets[0]; i++)
-        if (json_integer_value(n) == refused_snippets[i])
-            return true;
-    return false;
+    return json_is_true(json_object_get(row, "refused"));
 }
 
 static void check_error(const json_t *want, enum tr_jerr e, const struct tr_errbuf *err,
@@ -154,14 +144,22 @@ static char *read_file(const char *path, size_t *len)
     return p;
 }
 
+/* Rows that make up a file by chance share their context: it is a row of its own, the first. */
 static void run_snippet(const json_t *row)
 {
+    static json_t *shared;
     char name[32];
     const json_t *t = json_object_get(row, "template");
+    const json_t *context = json_object_get(row, "context");
+    if (!t) {
+        json_decref(shared);
+        shared = json_deep_copy(context);
+        return;
+    }
     (void)snprintf(name, sizeof name, "%d", (int)json_integer_value(json_object_get(row, "n")));
     for (int user = 0; user < 2; user++)
-        render(json_string_value(t), json_string_length(t), row, json_object_get(row, "context"),
-               row, "snippet", name, user);
+        render(json_string_value(t), json_string_length(t), row, context ? context : shared, row,
+               "snippet", name, user);
 }
 
 static void run_template(const json_t *row)
@@ -217,10 +215,17 @@ static void run_rows(const char *path, void (*run)(const json_t *row))
     (void)fclose(f);
 }
 
-int main(void)
+/* A file of rows in the form of jinja_snippets.jsonl may be given (make_jinja.py). */
+int main(int argc, char **argv)
 {
+    if (argc > 1) {
+        run_rows(argv[1], run_snippet);
+        printf("%d passed, %d failed\n", passed, failed);
+        return failed != 0;
+    }
     run_rows("tests/golden/jinja_snippets.jsonl", run_snippet);
     run_rows("tests/golden/jinja_corners.jsonl", run_snippet);
+    run_rows("tests/golden/jinja_generated.jsonl", run_snippet);
     run_rows("tests/golden/chat_templates.jsonl", run_template);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

@@ -82,6 +82,13 @@ Test(jinja_origin, rewriting_keeps_it)
     SHOWS("{{ (s ~ '\n' ~ u) | indent(2) }}", "S\n  «U<x>U»");
     SHOWS("{{ u * 2 }}", "«U<x>UU<x>U»");
     SHOWS("{{ l | join('-') }}", "«a»-«b»");
+    SHOWS("{{ ('aa ' ~ u ~ ' bb') | wordwrap(5) }}", "aa\n«U<x>U»\nbb");
+    SHOWS("{{ u | wordwrap(2, true, '|') }}", "«U<»|«x>»|«U»");
+    SHOWS("{{ ('a' ~ u).casefold() }}", "a«u<x>u»");
+    SHOWS("{{ ('\t' ~ u).expandtabs(2) }}", "  «U<x>U»");
+    SHOWS("{{ '{:*^7}|{:>2}'.format(u, s) }}", "*«U<x>U»*| S");
+    SHOWS("{{ '{:03d}'.format(l | length) }}", "002");
+    SHOWS("{{ u | forceescape }}", "«U&lt;x&gt;U»");
 }
 
 Test(jinja_origin, blocks_and_macros_keep_it)
