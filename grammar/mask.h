@@ -30,14 +30,22 @@ static inline size_t tr_gmask_words(uint32_t n_vocab)
  *   text     tr_gmatch_bytes would take its bytes
  *   control  tr_gmatch_token would take it
  *   eog      tr_gmatch_may_end, or a token edge asks for it
- * Returns how many bits are set.  0: nothing may follow, or every way on meets a bound. */
-uint32_t tr_gmasks_fill(struct tr_gmasks *c, const struct tr_gprog *p, const struct tr_gmatch *m,
-                        uint32_t *mask);
+ * False: no bit is set, since nothing may follow or every way on meets a bound, one of them TR_GMASK_WORK.
+ *
+ * One bound differs from the matcher's.  A mask is the union of what each head allows, so if those together
+ * become more than TR_GRAM_HEADS within a token, the bit is set and the matcher refuses with `overflow`. */
+bool tr_gmasks_fill(struct tr_gmasks *c, const struct tr_gprog *p, const struct tr_gmatch *m,
+                    uint32_t *mask);
+
+/* The most work for one mask, about a tenth of a second.  Counted as if nothing were remembered, so that what
+ * happens does not depend on what happened before. */
+#define TR_GMASK_WORK 30000000u
 
 struct tr_gmasks_stats {
-    uint64_t fills, hits;   /* of a head's whole mask */
-    uint64_t walks, walked; /* ways through the trie that had to be walked, and their nodes */
-    uint64_t dropped;       /* masks forgotten for room */
+    uint64_t fills;
+    uint64_t hits, misses; /* of what a mask is put together from */
+    uint64_t walked;       /* nodes of the trie */
+    uint64_t dropped;      /* results forgotten for room */
 };
 
 void tr_gmasks_stats(const struct tr_gmasks *c, struct tr_gmasks_stats *s);

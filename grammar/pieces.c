@@ -84,13 +84,59 @@ static void plant(struct tr_gpiece *nodes, uint32_t *ids, const struct text *t, 
     nodes[v] = (struct tr_gpiece){.skip = v, .first_byte = n};
 }
 
-/* Children stand behind their parents, so from the last to the first each is whole before its parent asks. */
-static void sum_classes(struct tr_gpiece *nodes, uint32_t n)
+enum tr_gutf8 tr_gutf8_next(enum tr_gutf8 at, uint8_t b)
 {
-    for (uint32_t v = n; v-- > 0;)
-        for (uint32_t c = v + 1; c < nodes[v].skip; c = nodes[c].skip)
-            nodes[v].below |= nodes[c].below | UINT64_C(1)
-                                                   << tr_gpiece_class[tr_gpiece_byte(&nodes[c])];
+    bool more = b >= 0x80 && b <= 0xbf;
+
+    switch (at) {
+    case TR_GUTF8_BETWEEN:
+        if (b < 0x80)
+            return TR_GUTF8_BETWEEN;
+        if (b < 0xc2 || b > 0xf4)
+            return TR_GUTF8_NONE;
+        if (b < 0xe0)
+            return TR_GUTF8_LAST;
+        if (b < 0xf0)
+            return b == 0xe0 ? TR_GUTF8_E0 : b == 0xed ? TR_GUTF8_ED : TR_GUTF8_TWO;
+        return b == 0xf0 ? TR_GUTF8_F0 : b == 0xf4 ? TR_GUTF8_F4 : TR_GUTF8_THREE;
+    case TR_GUTF8_LAST:
+        return more ? TR_GUTF8_BETWEEN : TR_GUTF8_NONE;
+    case TR_GUTF8_TWO:
+        return more ? TR_GUTF8_LAST : TR_GUTF8_NONE;
+    case TR_GUTF8_E0:
+        return more && b >= 0xa0 ? TR_GUTF8_LAST : TR_GUTF8_NONE;
+    case TR_GUTF8_ED:
+        return more && b <= 0x9f ? TR_GUTF8_LAST : TR_GUTF8_NONE;
+    case TR_GUTF8_THREE:
+        return more ? TR_GUTF8_TWO : TR_GUTF8_NONE;
+    case TR_GUTF8_F0:
+        return more && b >= 0x90 ? TR_GUTF8_TWO : TR_GUTF8_NONE;
+    case TR_GUTF8_F4:
+        return more && b <= 0x8f ? TR_GUTF8_TWO : TR_GUTF8_NONE;
+    default:
+        return TR_GUTF8_NONE;
+    }
+}
+
+/* Children stand behind their parents, so from the last to the first each is whole before its parent asks.
+ * good[v]: the states of UTF-8 from which all ways down are right. */
+static void sum_classes(struct tr_gpiece *nodes, uint8_t *good, uint32_t n)
+{
+    for (uint32_t v = n; v-- > 0;) {
+        good[v] = 0xff;
+        for (uint32_t c = v + 1; c < nodes[v].skip; c = nodes[c].skip) {
+            uint8_t byte = tr_gpiece_byte(&nodes[c]);
+            nodes[v].below |= nodes[c].below & ~TR_GPIECE_BROKEN;
+            nodes[v].below |= UINT64_C(1) << tr_gpiece_class[byte];
+            for (int at = 0; at < 8; at++) {
+                enum tr_gutf8 to = tr_gutf8_next((enum tr_gutf8)at, byte);
+                if (to == TR_GUTF8_NONE || !(good[c] >> to & 1))
+                    good[v] &= (uint8_t) ~(1u << at);
+            }
+        }
+        if (!(good[v] >> TR_GUTF8_BETWEEN & 1))
+            nodes[v].below |= TR_GPIECE_BROKEN;
+    }
 }
 
 static uint32_t count_nodes(const struct text *t, uint32_t n)
@@ -115,14 +161,18 @@ static int make(struct text *t, uint32_t n, const uint32_t *eog, uint32_t n_eog,
             h.max_len = t[i].len;
     size_t at_ids = sizeof(h) + ((size_t)h.n_nodes + 1) * sizeof(struct tr_gpiece);
     h.len = at_ids + ((size_t)n + n_eog) * sizeof(uint32_t);
-    uint8_t *out = malloc(h.len);
-    if (!out)
+    uint8_t *out = malloc(h.len), *good = malloc(h.n_nodes);
+    if (!out || !good) {
+        free(out);
+        free(good);
         return -ENOMEM;
+    }
     memcpy(out, &h, sizeof(h));
     struct tr_gpiece *nodes = (struct tr_gpiece *)(out + sizeof(h));
     uint32_t *ids = (uint32_t *)(out + at_ids);
     plant(nodes, ids, t, n);
-    sum_classes(nodes, h.n_nodes);
+    sum_classes(nodes, good, h.n_nodes);
+    free(good);
     if (n_eog)
         memcpy(ids + n, eog, n_eog * sizeof(*eog));
     *image = out;

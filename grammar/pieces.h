@@ -47,7 +47,7 @@ struct tr_gpieces_head {
 struct tr_gpiece {
     uint32_t skip;
     uint32_t first_byte; /* first id index | byte that leads here << 24 */
-    uint64_t below; /* classes of all bytes on the ways down from here: bit tr_gpiece_class[byte] */
+    uint64_t below;      /* classes of all bytes on the ways down from here, TR_GPIECE_BROKEN */
 };
 
 struct tr_gpieces {
@@ -75,5 +75,26 @@ static inline uint8_t tr_gpiece_byte(const struct tr_gpiece *n)
 /* Classes of bytes, below 64: each ASCII punctuation mark is one, as are blanks, digits, upper case, lower
  * case, and the kinds of bytes of UTF-8. */
 extern const uint8_t tr_gpiece_class[256];
+
+/* The classes of bytes from 0x80 on, and of those below. */
+#define TR_GPIECE_HIGH ((UINT64_C(1) << 54) - (UINT64_C(1) << 43))
+#define TR_GPIECE_ASCII ((UINT64_C(1) << 43) - 1)
+/* Not a class: some way down from here, begun between characters, is not UTF-8. */
+#define TR_GPIECE_BROKEN (UINT64_C(1) << 63)
+
+/* UTF-8 as eight states (The Unicode Standard, table 3-7).  TR_GUTF8_NONE: `byte` cannot follow. */
+enum tr_gutf8 {
+    TR_GUTF8_BETWEEN, /* characters */
+    TR_GUTF8_LAST,    /* one of 80..BF ends it */
+    TR_GUTF8_TWO,     /* two more */
+    TR_GUTF8_E0,
+    TR_GUTF8_ED,
+    TR_GUTF8_THREE,
+    TR_GUTF8_F0,
+    TR_GUTF8_F4,
+    TR_GUTF8_NONE,
+};
+
+enum tr_gutf8 tr_gutf8_next(enum tr_gutf8 at, uint8_t byte);
 
 #endif

@@ -65,6 +65,10 @@ static void arrive(struct look *l, uint32_t state, uint32_t node)
  * one, was mostly opened within the same token. */
 static uint32_t frame(struct tr_gframes *f, uint32_t state, uint32_t parent)
 {
+    uint16_t depth = (uint16_t)(f->node[parent].depth + 1);
+
+    if (depth > f->deepest)
+        f->deepest = depth;
     f->work += (f->n - parent) / 4;
     for (uint32_t i = f->n; i-- > parent + 1;)
         if (f->node[i].state == state && f->node[i].parent == parent)
@@ -73,10 +77,7 @@ static uint32_t frame(struct tr_gframes *f, uint32_t state, uint32_t parent)
         f->overflow = true;
         return 0;
     }
-    uint16_t depth = (uint16_t)(f->node[parent].depth + 1);
     f->node[f->n] = (struct tr_gframe){(uint16_t)state, (uint16_t)parent, depth};
-    if (depth > f->deepest)
-        f->deepest = depth;
     return f->n++;
 }
 

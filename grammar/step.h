@@ -17,7 +17,7 @@
 struct tr_gframes {
     struct tr_gframe *node;
     uint32_t n, max;
-    uint16_t deepest; /* depth of the deepest frame that was opened */
+    uint16_t deepest; /* depth of the deepest frame that was gone into */
     uint16_t lowest;  /* the lowest node whose frame was returned to (or the bottom, 0) */
     bool overflow;
     bool dropped;  /* a call was not opened: TR_GRAM_DEPTH */

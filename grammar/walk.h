@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grammar/walk.h - ways through the trie of all tokens that a program goes along with.  Private to grammar/.
+ *
+ * One unit of work: begin, put in the heads to start from, walk below as many nodes of the trie as are
+ * wanted, read the results.  Sets of heads that come up are remembered within the unit, with where each
+ * byte leads from them, so a walk is mostly one look-up for each node.  Where a set leads back to itself
+ * over all bytes of a subtree (a string's characters), the subtree is taken as a whole. */
+#ifndef TR_GRAMMAR_WALK_H
+#define TR_GRAMMAR_WALK_H
+
+#include "grammar/pieces.h"
+#include "grammar/step.h"
+
+/* More nodes at which a rule may be left are not told. */
+#define TR_GWALK_LEAVES 16384
+
+struct tr_gwalk_memo;
+
+struct tr_gwalk {
+    const struct tr_gpieces *pieces;
+    const struct tr_gprog *p;
+    struct tr_gframes f;
+    uint32_t *ids; /* tokens that may be taken; one may be there twice */
+    uint32_t n_ids;
+    uint32_t *seen;   /* one bit for each token */
+    uint32_t *leaves; /* nodes at which all open calls may be over and tokens go on */
+    uint32_t n_leaves;
+    bool want_leaves, many_leaves;
+    bool failed; /* the budget of work is used up */
+    uint64_t budget, walked;
+    struct tr_gwalk_memo *memo;
+};
+
+/* Takes all memory.  0 or -ENOMEM.  `pieces` is borrowed. */
+int tr_gwalk_open(struct tr_gwalk *w, const struct tr_gpieces *pieces);
+void tr_gwalk_close(struct tr_gwalk *w);
+
+/* A new unit, with the stacks of n frames (n 0: the bottom alone). */
+void tr_gwalk_begin(struct tr_gwalk *w, const struct tr_gprog *p, const struct tr_gframe *frames,
+                    uint32_t n, bool want_leaves, uint64_t budget);
+
+/* Walks below node v from one head, whose token so far ends at v. */
+void tr_gwalk_below(struct tr_gwalk *w, uint32_t v, struct tr_ghead head);
+
+#endif
