@@ -313,6 +313,10 @@ static void anthropic_event(struct tr_stream *s, const struct tr_event *ev)
     case TR_EV_STARTED:
     case TR_EV_QUEUED:
     case TR_EV_PREFILL:
+    case TR_EV_REASONING: /* none: all of an answer is text */
+    case TR_EV_CALL:
+    case TR_EV_CALL_ARGS:
+    case TR_EV_CALL_DONE:
         return;
     case TR_EV_DELTA:
         block_delta(s, ev);

@@ -4,8 +4,13 @@
  * A stream is, for each choice, a chunk with the role just before its first content, chunks of
  * content, a chunk with the finish_reason; then the usage chunk if it was asked for; then [DONE].
  * The role waits for the content so that a client that takes the first chunk for the first token
- * does not measure the queue.  A failure is an error chunk and no finish_reason. */
+ * does not measure the queue.  A failure is an error chunk and no finish_reason.
+ *
+ * What is thought is reasoning_content beside the content.  A call is a chunk with its index, id and name,
+ * and chunks with pieces of its arguments; nothing tells that it is complete but what follows. */
 #include "frontend/api_openai.h"
+#include "frontend/call_id.h"
+#include "frontend/sections.h"
 
 static const char CHUNK[] = "chat.completion.chunk";
 
@@ -25,19 +30,27 @@ static void begin_choice(struct tr_emit *e, uint32_t index)
     tr_emit_obj(e);
 }
 
-/* Up to the text of a delta, the same for all of a choice. */
-static void begin_delta(struct tr_stream *s, uint32_t choice)
+/* Up to the text of an event that has some. */
+static void begin_delta(struct tr_stream *s, const struct tr_event *ev)
 {
-    struct tr_emit_piece *head = &s->choice[choice].delta_head;
+    struct tr_emit *e = &s->fe->json;
 
-    if (head->buf) {
-        tr_emit_begin(&s->fe->json, head);
+    if (tr_stream_begin_again(s, ev))
         return;
-    }
     begin_chunk(s);
-    begin_choice(&s->fe->json, choice);
-    tr_emit_key(&s->fe->json, "content");
-    tr_emit_keep(&s->fe->json, head);
+    begin_choice(e, ev->choice);
+    if (ev->type == TR_EV_CALL_ARGS) {
+        tr_emit_key(e, "tool_calls");
+        tr_emit_arr(e);
+        tr_emit_obj(e);
+        tr_emit_ku64(e, "index", ev->call);
+        tr_emit_key(e, "function");
+        tr_emit_obj(e);
+        tr_emit_key(e, "arguments");
+    } else {
+        tr_emit_key(e, ev->type == TR_EV_REASONING ? "reasoning_content" : "content");
+    }
+    tr_stream_keep_begin(s, ev);
 }
 
 /* After the delta's members: closes it, the choice and the chunk, and sends. */
@@ -60,15 +73,73 @@ static void end_choice(struct tr_stream *s, const char *finish, const struct tr_
     tr_openai_send(s, finish);
 }
 
-static void role(struct tr_stream *s, uint32_t choice)
+/* A message that begins with a call has no content, unless some comes. */
+static void role(struct tr_stream *s, uint32_t choice, bool content)
 {
     if (s->choice[choice].begun || !tr_stream_count(s, 1))
         return;
     begin_chunk(s);
     begin_choice(&s->fe->json, choice);
     tr_emit_kstr(&s->fe->json, "role", "assistant");
-    tr_emit_kstr(&s->fe->json, "content", "");
+    tr_emit_kstr(&s->fe->json, "content", content ? "" : NULL);
     end_choice(s, NULL, NULL);
+}
+
+static void delta(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_emit *e = &s->fe->json;
+
+    role(s, ev->choice, ev->type != TR_EV_CALL_ARGS);
+    if (!tr_stream_count(s, ev->members))
+        return;
+    begin_delta(s, ev);
+    tr_emit_strn(e, ev->text, ev->text_len);
+    if (ev->type == TR_EV_CALL_ARGS) {
+        tr_emit_obj_end(e);
+        tr_emit_obj_end(e);
+        tr_emit_arr_end(e);
+    }
+    end_choice(s, NULL, ev);
+}
+
+/* Up to the value of its arguments. */
+static void open_call(struct tr_stream *s, struct tr_emit *e, uint32_t choice, uint32_t call)
+{
+    char id[TR_CALL_ID_BYTES];
+
+    tr_call_id(s->name, s->ask->tool_format, choice, call, "call_", id);
+    tr_emit_obj(e);
+    tr_emit_ku64(e, "index", call);
+    tr_emit_kstr(e, "id", id);
+    tr_emit_kstr(e, "type", "function");
+    tr_emit_key(e, "function");
+    tr_emit_obj(e);
+    tr_emit_key(e, "name");
+}
+
+static void close_call(struct tr_emit *e)
+{
+    tr_emit_obj_end(e);
+    tr_emit_obj_end(e);
+}
+
+static void call(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_emit *e = &s->fe->json;
+
+    role(s, ev->choice, false);
+    if (!tr_stream_count(s, ev->members))
+        return;
+    begin_chunk(s);
+    begin_choice(e, ev->choice);
+    tr_emit_key(e, "tool_calls");
+    tr_emit_arr(e);
+    open_call(s, e, ev->choice, ev->call);
+    tr_emit_strn(e, ev->text, ev->text_len);
+    tr_emit_kstr(e, "arguments", "");
+    close_call(e);
+    tr_emit_arr_end(e);
+    end_choice(s, NULL, ev);
 }
 
 static void chat_event(struct tr_stream *s, const struct tr_event *ev)
@@ -80,21 +151,23 @@ static void chat_event(struct tr_stream *s, const struct tr_event *ev)
     case TR_EV_QUEUED:
     case TR_EV_PREFILL:
         return;
+    case TR_EV_CALL_DONE:
+        return;
     case TR_EV_DELTA:
-        role(s, ev->choice);
-        if (!tr_stream_count(s, ev->members))
-            return;
-        begin_delta(s, ev->choice);
-        tr_emit_strn(e, ev->text, ev->text_len);
-        end_choice(s, NULL, ev);
+    case TR_EV_REASONING:
+    case TR_EV_CALL_ARGS:
+        delta(s, ev);
+        return;
+    case TR_EV_CALL:
+        call(s, ev);
         return;
     case TR_EV_FINISH:
-        role(s, ev->choice);
+        role(s, ev->choice, true);
         if (!tr_stream_count(s, 1))
             return;
         begin_chunk(s);
         begin_choice(e, ev->choice);
-        end_choice(s, ev->length ? "length" : "stop", NULL);
+        end_choice(s, tr_event_finish(ev), NULL);
         return;
     case TR_EV_USAGE:
     case TR_EV_FAIL:
@@ -102,6 +175,42 @@ static void chat_event(struct tr_stream *s, const struct tr_event *ev)
         tr_openai_end(s, ev, CHUNK);
         return;
     }
+}
+
+/* A message of calls alone has no content. */
+static void content(struct tr_stream *s, struct tr_emit *e, uint32_t choice)
+{
+    const struct tr_sections *w = tr_whole_sections(s, choice);
+
+    tr_emit_key(e, "content");
+    if (tr_sections_have(w, TR_PART_CALL) && !tr_sections_have(w, TR_PART_TEXT))
+        tr_emit_null(e);
+    else
+        tr_whole_text(s, choice, e);
+    if (!tr_sections_have(w, TR_PART_REASONING))
+        return;
+    tr_emit_key(e, "reasoning_content");
+    tr_sections_joined(w, TR_PART_REASONING, e);
+}
+
+static void calls(struct tr_stream *s, struct tr_emit *e, uint32_t choice)
+{
+    const struct tr_sections *w = tr_whole_sections(s, choice);
+
+    if (!tr_sections_have(w, TR_PART_CALL))
+        return;
+    tr_emit_key(e, "tool_calls");
+    tr_emit_arr(e);
+    for (uint32_t i = 0; i < w->n; i++) {
+        if (w->at[i].kind != TR_PART_CALL)
+            continue;
+        open_call(s, e, choice, w->at[i].call);
+        tr_sections_name(w, i, e);
+        tr_emit_key(e, "arguments");
+        tr_sections_text(w, i, e);
+        close_call(e);
+    }
+    tr_emit_arr_end(e);
 }
 
 static void chat_body(struct tr_stream *s, struct tr_emit *e)
@@ -113,8 +222,8 @@ static void chat_body(struct tr_stream *s, struct tr_emit *e)
         tr_emit_key(e, "message");
         tr_emit_obj(e);
         tr_emit_kstr(e, "role", "assistant");
-        tr_emit_key(e, "content");
-        tr_whole_text(s, k, e);
+        content(s, e, k);
+        calls(s, e, k);
         tr_emit_knull(e, "refusal");
         tr_emit_key(e, "annotations");
         tr_emit_arr(e);
@@ -136,6 +245,7 @@ static const struct tr_route routes[] = {
 const struct tr_dialect tr_dialect_chat = {.api = TR_API_CHAT,
                                            .id_prefix = "chatcmpl-",
                                            .frame = TR_SSE_BARE,
+                                           .splits = true,
                                            .event = chat_event,
                                            .body = chat_body,
                                            .routes = routes,

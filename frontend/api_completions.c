@@ -50,6 +50,10 @@ static void completions_event(struct tr_stream *s, const struct tr_event *ev)
     case TR_EV_STARTED:
     case TR_EV_QUEUED:
     case TR_EV_PREFILL:
+    case TR_EV_REASONING: /* none: all of an answer is text */
+    case TR_EV_CALL:
+    case TR_EV_CALL_ARGS:
+    case TR_EV_CALL_DONE:
         return;
     case TR_EV_DELTA:
         chunk(s, ev, NULL);

@@ -3,9 +3,13 @@
  *
  * SSE (id, event, data) or NDJSON by Accept.  Every event has `type`; numbered ones have `id`,
  * "<stream id>:<number>", from 0.  A coalesced delta has the number of its last member.  With several
- * choices each one's end is told by choice.finished. */
+ * choices each one's end is told by choice.finished.
+ *
+ * A call is tool_call.delta with its id and name, tool_call.delta with pieces of its arguments, and
+ * tool_call.done when it is complete. */
 #include "base/clock.h"
 #include "frontend/api.h"
+#include "frontend/call_id.h"
 #include "frontend/hold.h"
 
 #include <stdlib.h>
@@ -69,17 +73,43 @@ static void logprobs(struct tr_stream *s, const struct tr_event *ev)
         tr_lp_emit_completions(e, tr_stream_lp_style(s), ev->lp, ev->n_lp);
 }
 
-static void delta(struct tr_stream *s, const struct tr_event *ev)
+/* What all events that tokens make end with. */
+static void end_delta(struct tr_stream *s, const struct tr_event *ev, const char *type, int64_t n)
+{
+    tr_emit_ku64(&s->fe->json, "tokens", ev->tokens);
+    if (s->ask->logprobs)
+        logprobs(s, ev);
+    end(s, type, n);
+}
+
+static void delta(struct tr_stream *s, const struct tr_event *ev, const char *type)
 {
     struct tr_emit *e = &s->fe->json;
-    int64_t n = begin(s, ev, "output_text.delta");
+    int64_t n = begin(s, ev, type);
 
     tr_emit_ku64(e, "index", ev->choice);
     tr_emit_kstrn(e, "text", ev->text, ev->text_len);
-    tr_emit_ku64(e, "tokens", ev->tokens);
-    if (s->ask->logprobs)
-        logprobs(s, ev);
-    end(s, "output_text.delta", n);
+    end_delta(s, ev, type, n);
+}
+
+static void call(struct tr_stream *s, const struct tr_event *ev)
+{
+    const char *type = ev->type == TR_EV_CALL_DONE ? "tool_call.done" : "tool_call.delta";
+    struct tr_emit *e = &s->fe->json;
+    int64_t n = begin(s, ev, type);
+    char id[TR_CALL_ID_BYTES];
+
+    tr_emit_ku64(e, "index", ev->choice);
+    tr_emit_ku64(e, "call", ev->call);
+    if (ev->type == TR_EV_CALL) {
+        tr_call_id(s->name, s->ask->tool_format, ev->choice, ev->call, "call_", id);
+        tr_emit_kstr(e, "call_id", id);
+        tr_emit_kstrn(e, "name", ev->text, ev->text_len);
+        tr_emit_kstr(e, "arguments", "");
+    } else if (ev->type == TR_EV_CALL_ARGS) {
+        tr_emit_kstrn(e, "arguments", ev->text, ev->text_len);
+    }
+    end_delta(s, ev, type, n);
 }
 
 static void choice_finished(struct tr_stream *s, const struct tr_event *ev)
@@ -87,7 +117,7 @@ static void choice_finished(struct tr_stream *s, const struct tr_event *ev)
     int64_t n = begin(s, ev, "choice.finished");
 
     tr_emit_ku64(&s->fe->json, "index", ev->choice);
-    tr_emit_kstr(&s->fe->json, "finish_reason", ev->length ? "length" : "stop");
+    tr_emit_kstr(&s->fe->json, "finish_reason", tr_event_finish(ev));
     end(s, "choice.finished", n);
 }
 
@@ -107,7 +137,7 @@ static void finished(struct tr_stream *s, const struct tr_event *ev)
 
     if (ev->length)
         tr_emit_kstr(&s->fe->json, "reason", "length");
-    tr_emit_kstr(&s->fe->json, "finish_reason", ev->length ? "length" : "stop");
+    tr_emit_kstr(&s->fe->json, "finish_reason", tr_event_finish(ev));
     end(s, type, n);
 }
 
@@ -156,7 +186,15 @@ static void native_event(struct tr_stream *s, const struct tr_event *ev)
         end(s, "response.prefill", -1);
         return;
     case TR_EV_DELTA:
-        delta(s, ev);
+        delta(s, ev, "output_text.delta");
+        return;
+    case TR_EV_REASONING:
+        delta(s, ev, "reasoning.delta");
+        return;
+    case TR_EV_CALL:
+    case TR_EV_CALL_ARGS:
+    case TR_EV_CALL_DONE:
+        call(s, ev);
         return;
     case TR_EV_FINISH:
         choice_finished(s, ev);
@@ -451,6 +489,7 @@ const struct tr_dialect tr_dialect_native = {.api = TR_API_NATIVE,
                                              .id_prefix = "",
                                              .frame = TR_SSE_NATIVE,
                                              .lifecycle = true,
+                                             .splits = true,
                                              .event = native_event,
                                              .body = native_body,
                                              .routes = routes,

@@ -372,6 +372,10 @@ void tr_responses_event(struct tr_stream *s, const struct tr_event *ev)
         delta(s, ev);
         return;
     case TR_EV_QUEUED:
+    case TR_EV_REASONING: /* none: all of an answer is text */
+    case TR_EV_CALL:
+    case TR_EV_CALL_ARGS:
+    case TR_EV_CALL_DONE:
     case TR_EV_FINISH:
     case TR_EV_USAGE:
         return;

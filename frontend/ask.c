@@ -131,6 +131,27 @@ void tr_ask_close(struct tr_ask *a)
     free(a);
 }
 
+void tr_ask_take_apart(struct tr_ask *a, enum tr_tool_format tools,
+                       enum tr_reasoning_format reasoning)
+{
+    a->tool_format = tools;
+    a->reasoning_format = reasoning;
+    a->n_markers = tr_marker_ids(a->fe->vocab, tools, reasoning, a->marker);
+}
+
+void tr_ask_scan(const struct tr_ask *a, struct tr_scan *scan)
+{
+    tr_scan_init(scan, a->fe->vocab, a->stops, a->skip_special);
+    scan->include_stop = a->include_stop;
+    scan->shown = a->marker;
+    scan->n_shown = a->n_markers;
+}
+
+void tr_ask_split(const struct tr_ask *a, struct tr_split *split)
+{
+    tr_split_init(split, a->tool_format, a->reasoning_format, a->reasoning_open);
+}
+
 /* ---- token ids ---- */
 
 static int check_length(const struct tr_ask *a, size_t n, struct tr_fault *f)
@@ -283,8 +304,10 @@ static int encode_chat(struct tr_ask *a, struct tr_fault *f)
     int rc = make_prompts(a, 1, f);
     if (rc == 0)
         rc = tr_messages_render(&m, a->fe->chat, &a->fe->traits, a->fe->vocab, ctx, &out, f);
-    if (rc == 0)
+    if (rc == 0) {
+        a->reasoning_open = tr_reasoning_is_open(a->reasoning_format, out.text, out.len);
         rc = encode(a, out.text, out.len, out.user, out.n_user, false, &a->prompts[0], f);
+    }
     if (rc && tr_jctx_no_memory(ctx)) /* whatever it looked like */
         tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
     tr_jctx_close(ctx);

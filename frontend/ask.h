@@ -16,8 +16,10 @@
 #include "frontend/fault.h"
 #include "frontend/fe.h"
 #include "frontend/grammar.h"
+#include "frontend/tools.h"
 #include "base/json.h"
 #include "shm/extra.h"
+#include "text/split.h"
 #include "text/stop.h"
 
 struct tr_prompt {
@@ -60,6 +62,13 @@ struct tr_ask {
     bool include_stop;
     bool generation_prompt;
     bool continue_final;
+    struct tr_tools call; /* what may be called; in the document */
+    /* How the answer is taken apart, if it is (tr_ask_take_apart). */
+    enum tr_tool_format tool_format;
+    enum tr_reasoning_format reasoning_format;
+    int32_t marker[TR_MARKER_IDS];
+    uint32_t n_markers;
+    bool reasoning_hidden; /* nothing of it is shown */
     uint32_t n;
     int64_t max_tokens; /* -1: as many as fit */
     /* In the document, NULL if absent; given to the template: messages.h. */
@@ -70,7 +79,8 @@ struct tr_ask {
     struct tr_extra *extra;   /* after tr_ask_admitted NULL, unless there are stop ids */
 
     /* Set by tr_ask_encode. */
-    uint8_t *grammar; /* the program that extra->grammar is, or NULL; until tr_ask_admitted */
+    uint8_t *grammar;    /* the program that extra->grammar is, or NULL; until tr_ask_admitted */
+    bool reasoning_open; /* the prompt ends inside reasoning */
     uint32_t n_prompts;
     struct tr_prompt *prompts;
 };
@@ -87,6 +97,20 @@ int tr_ask_parse(struct tr_ask *a, struct tr_fault *f);
 int tr_ask_translate(struct tr_ask *a, const struct tr_dialect *d, struct tr_fault *f);
 
 void tr_ask_close(struct tr_ask *a); /* NULL is fine */
+
+/* Whether the answer is taken apart (text/split.h). */
+static inline bool tr_ask_splits(const struct tr_ask *a)
+{
+    return a->tool_format || a->reasoning_format;
+}
+
+/* Says how; the markers that are tokens are looked up. */
+void tr_ask_take_apart(struct tr_ask *a, enum tr_tool_format tools,
+                       enum tr_reasoning_format reasoning);
+
+/* The states with which every answer to it is read, from its first token. */
+void tr_ask_scan(const struct tr_ask *a, struct tr_scan *scan);
+void tr_ask_split(const struct tr_ask *a, struct tr_split *split);
 
 /* ---- between frontends (ask_view.c) ---- */
 

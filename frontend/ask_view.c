@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)TR_VIEW_STOP_BYTES == TR_STOP_LEN_MAX, "what may be asked for can be packed");
+_Static_assert((int)TR_VIEW_STOP_BYTES == TR_STOP_LEN_MAX &&
+                   (int)TR_TOOL_FORMATS <= TR_VIEW_FORMATS + 1 &&
+                   (int)TR_REASONING_FORMATS <= TR_VIEW_FORMATS + 1,
+               "what may be asked for can be packed");
 
 /* ---- into the ring ---- */
 
@@ -21,7 +24,11 @@ static void make_view(const struct tr_ask *a, struct tr_view *v)
     v->flags = (a->chat ? TR_VIEW_CHAT : 0) | (a->include_usage ? TR_VIEW_USAGE : 0) |
                (a->echo ? TR_VIEW_ECHO : 0) | (a->skip_special ? TR_VIEW_SKIP_SPECIAL : 0) |
                (a->include_stop ? TR_VIEW_INCLUDE_STOP : 0) |
-               (a->token_ids ? TR_VIEW_TOKEN_IDS : 0);
+               (a->token_ids ? TR_VIEW_TOKEN_IDS : 0) |
+               (a->reasoning_open ? TR_VIEW_REASONING_OPEN : 0) |
+               (a->reasoning_hidden ? TR_VIEW_REASONING_HIDDEN : 0) |
+               (uint32_t)a->tool_format << TR_VIEW_TOOLS |
+               (uint32_t)a->reasoning_format << TR_VIEW_REASONING;
     v->n_stop = a->stops ? (uint32_t)tr_stopset_n(a->stops) : 0;
     TR_ASSERT(v->n_stop <= TR_VIEW_STOPS);
     for (uint32_t i = 0; i < v->n_stop; i++)
@@ -70,6 +77,17 @@ static int read_kept(struct tr_ask *a, struct tr_str kept)
     return 0;
 }
 
+static int read_formats(struct tr_ask *a, uint32_t flags)
+{
+    uint32_t tools = flags >> TR_VIEW_TOOLS & TR_VIEW_FORMATS;
+    uint32_t reasoning = flags >> TR_VIEW_REASONING & TR_VIEW_FORMATS;
+
+    if (tools >= TR_TOOL_FORMATS || reasoning >= TR_REASONING_FORMATS)
+        return -EINVAL;
+    tr_ask_take_apart(a, (enum tr_tool_format)tools, (enum tr_reasoning_format)reasoning);
+    return 0;
+}
+
 static int read_view(struct tr_ask *a, const struct tr_view *v)
 {
     if (!tr_dialect_of(v->dialect) || v->n_stop > TR_VIEW_STOPS)
@@ -81,8 +99,12 @@ static int read_view(struct tr_ask *a, const struct tr_view *v)
     a->skip_special = v->flags & TR_VIEW_SKIP_SPECIAL;
     a->include_stop = v->flags & TR_VIEW_INCLUDE_STOP;
     a->token_ids = v->flags & TR_VIEW_TOKEN_IDS;
+    a->reasoning_open = v->flags & TR_VIEW_REASONING_OPEN;
+    a->reasoning_hidden = v->flags & TR_VIEW_REASONING_HIDDEN;
     a->created = v->created;
     a->timeout_ns = v->timeout_ns;
+    if (read_formats(a, v->flags))
+        return -EINVAL;
     if (read_kept(a, v->kept))
         return -ENOMEM;
     return v->n_stop ? tr_stopset_open(v->stop, v->n_stop, &a->stops) : 0;

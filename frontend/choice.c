@@ -16,8 +16,7 @@ void tr_choice_init(struct tr_stream *s, struct tr_choice *ch, uint32_t slot, ui
 {
     ch->slot = slot;
     ch->gen = gen;
-    tr_scan_init(&ch->scan, s->fe->vocab, s->ask->stops, s->ask->skip_special);
-    ch->scan.include_stop = s->ask->include_stop;
+    tr_ask_scan(s->ask, &ch->scan);
     tr_choice_rewind(s, ch);
 }
 
@@ -185,7 +184,9 @@ const char *tr_choice_finish(const struct tr_stream *s, const struct tr_choice *
 {
     const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
 
-    return ch->scan.stop < 0 && r->finish == TR_FINISH_LENGTH ? "length" : "stop";
+    if (ch->scan.stop < 0 && r->finish == TR_FINISH_LENGTH)
+        return "length";
+    return ch->calls ? "tool_calls" : "stop";
 }
 
 struct tr_str tr_choice_stop(const struct tr_stream *s, const struct tr_choice *ch)

@@ -5,9 +5,13 @@
  *
  * They are the moves of the request's state as a client may see them.  Order, for any stream:
  *
- *   STARTED  (QUEUED | PREFILL)*  (DELTA | FINISH)*  then one of
+ *   STARTED  (QUEUED | PREFILL)*  (DELTA | REASONING | calls | FINISH)*  then one of
  *       USAGE  END                    every choice completed or incomplete
  *       FAIL                          error or cancelled: no FINISH for the choice that failed
+ *
+ * Calls are, for each of them, CALL, CALL_ARGS one or more, CALL_DONE, with nothing else of that choice
+ * between; the answer may end before CALL_DONE, and the call is then no complete one.  REASONING and calls
+ * come only of requests whose answers are taken apart (tr_ask_splits).
  *
  * A request that is computed anew (preempted, or its engine was replaced) may wait again between
  * deltas.  QUEUED and PREFILL tell time and take no number; the others are a pure function of the
@@ -30,14 +34,18 @@ struct tr_fe;
 struct tr_stream;
 
 enum tr_event_type {
-    TR_EV_STARTED, /* admitted: the first event */
-    TR_EV_QUEUED,  /* position */
-    TR_EV_PREFILL, /* done, total */
-    TR_EV_DELTA,   /* choice, text, tokens, lp: never empty */
-    TR_EV_FINISH,  /* choice, finish: its text is complete */
-    TR_EV_USAGE,   /* usage of all choices */
-    TR_EV_END,     /* everything went well */
-    TR_EV_FAIL     /* err, cancelled, last_token */
+    TR_EV_STARTED,   /* admitted: the first event */
+    TR_EV_QUEUED,    /* position */
+    TR_EV_PREFILL,   /* done, total */
+    TR_EV_DELTA,     /* choice, text, tokens, lp: never empty */
+    TR_EV_REASONING, /* the same of what is thought */
+    TR_EV_CALL,      /* a call begins: as DELTA, with its number; the text is the function's name */
+    TR_EV_CALL_ARGS, /* a piece of its arguments' JSON */
+    TR_EV_CALL_DONE, /* it is complete; no text */
+    TR_EV_FINISH,    /* choice, finish, calls: its text is complete */
+    TR_EV_USAGE,     /* usage of all choices */
+    TR_EV_END,       /* everything went well */
+    TR_EV_FAIL       /* err, cancelled, last_token */
 };
 
 /* Logprob entry of one token whose text has been shown (or has none). */
@@ -59,18 +67,27 @@ struct tr_event {
     uint32_t choice;
     uint32_t members; /* uncoalesced events it stands for; 0: takes no number */
 
-    const char *text; /* DELTA: whole characters, borrowed for the call */
+    /* From DELTA to CALL_DONE: */
+    const char *text; /* whole characters, borrowed for the call */
     size_t text_len;
     uint32_t tokens;
-    const struct tr_lp_item *lp; /* DELTA: entries; NULL without logprobs, or if all are lost */
+    const struct tr_lp_item *lp; /* entries; NULL without logprobs, or if all are lost */
     uint32_t n_lp;
+    uint32_t call; /* which of the choice's calls, from 0 */
 
     uint32_t position, done, total; /* QUEUED, PREFILL */
     bool length;                    /* FINISH: by the token limit, else a stop; END: any choice */
+    uint32_t calls;                 /* FINISH: complete calls of the choice; END: of all */
     enum tr_err err;                /* FAIL */
     bool cancelled;                 /* FAIL: by somebody, not by a fault */
     int64_t last_token;             /* FAIL: index of the last token that counts, -1 none */
 };
+
+/* FINISH, END: what a choice that came to its own end says. */
+static inline const char *tr_event_finish(const struct tr_event *ev)
+{
+    return ev->length ? "length" : ev->calls ? "tool_calls" : "stop";
+}
 
 enum tr_api {
 #define X(id, name) TR_API_##id,
@@ -100,6 +117,7 @@ struct tr_dialect {
     const char *id_prefix; /* of the id in its objects */
     enum tr_frame frame;   /* of its streams, unless the handler chooses another */
     bool lifecycle;        /* shows QUEUED and PREFILL */
+    bool splits;           /* shows reasoning and calls; else all of an answer is text */
 
     /* Writes the request as one of completions or chat completions; any thread, pure; NULL: it is one
      * already.  0, or -EINVAL with *f, in this dialect's names.  A fault that is found later in the

@@ -63,6 +63,17 @@ out:
     return text;
 }
 
+/* How the model writes what is no text, by its template. */
+static void find_formats(struct tr_fe *fe, const char *text, size_t len)
+{
+    bool tools_known;
+
+    fe->tool_format = tr_tool_format_of(text, len, &tools_known);
+    if (!fe->tool_format)
+        fe->tool_format = TR_TOOLS_JSON;
+    fe->reasoning_format = tr_reasoning_format_of(text, len);
+}
+
 static int open_template(struct tr_fe *fe, struct tr_errbuf *err)
 {
     const char *wanted = fe->cfg->chat_template, *text;
@@ -82,6 +93,7 @@ static int open_template(struct tr_fe *fe, struct tr_errbuf *err)
             return 0;
     }
     fe->chat = tr_chat_open(text, len, &why);
+    find_formats(fe, text, len);
     free(file);
     if (!fe->chat)
         return tr_errf(err, -EINVAL,
@@ -357,13 +369,14 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     tr_area_init(s);
     fe->control_seen = UINT32_MAX; /* whatever it says is news */
     fe->text = malloc(TR_EVENT_TEXT_CAP);
+    fe->parts = malloc(sizeof(*fe->parts));
     fe->by_slot = calloc(s->config.n_slots, sizeof(struct tr_stream *));
     TAILQ_INIT(&fe->due);
     TAILQ_INIT(&fe->gate);
     TAILQ_INIT(&fe->held);
     TAILQ_INIT(&fe->polls);
     fe->base = event_base_new();
-    if (!fe->text || !fe->by_slot || !fe->base || open_http(fe) || open_grpc(fe) ||
+    if (!fe->text || !fe->parts || !fe->by_slot || !fe->base || open_http(fe) || open_grpc(fe) ||
         open_events(fe)) {
         tr_errf(err, -EINVAL, "cannot make the event loop: out of memory or descriptors");
         goto fail;
@@ -410,6 +423,7 @@ void tr_fe_close(struct tr_fe *fe)
     tr_emit_fini(&fe->frame);
     free(fe->limits);
     free(fe->text);
+    free(fe->parts);
     free(fe->by_slot);
     memset(fe, 0, sizeof(*fe));
 }

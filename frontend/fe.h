@@ -14,6 +14,7 @@
 #include "shm/stat.h"
 #include "text/chat.h"
 #include "text/chat_traits.h"
+#include "text/split.h"
 #include "text/vocab.h"
 
 #include <event2/event.h>
@@ -47,6 +48,8 @@ struct tr_fe {
     struct tr_vocab *vocab;
     struct tr_chat *chat; /* NULL: no template, chat is refused */
     struct tr_chat_traits traits;
+    enum tr_tool_format tool_format; /* how this model writes calls; NONE: tools are refused */
+    enum tr_reasoning_format reasoning_format;
 
     /* What the control page said last (frontend.c). */
     uint32_t control_seen;
@@ -84,6 +87,7 @@ struct tr_fe {
 
     struct tr_emit json, frame; /* scratch of one event; reset before use */
     char *text;                 /* scratch of one event's text, TR_EVENT_TEXT_CAP (stream.h) */
+    struct tr_parts *parts;     /* scratch: what one token adds to an answer that is taken apart */
     uint64_t wake_ns; /* when the loop must look at DELETEs again although nobody rings; 0 never */
 };
 

@@ -3,6 +3,7 @@
  *
  * Here are the fields that are obeyed.  Those that are refused are in params_refuse.c, the readers
  * of one value in params_value.c. */
+#include "frontend/fields.h"
 #include "frontend/params_priv.h"
 #include "frontend/plain.h"
 
@@ -342,6 +343,58 @@ static int read_resume(struct tr_param_reader *r)
     return 0;
 }
 
+/* Why this request can have no tools; NULL: it can. */
+static const char *no_tools(const struct tr_ask *a)
+{
+    if (!a->chat)
+        return "Tools need messages.";
+    if (a->plain)
+        return "Plain text has no room for tool calls.";
+    if (!tr_dialect_of(a->api)->splits)
+        return "This protocol has no room for tool calls.";
+    return a->fe->tool_format ? NULL : "This server does not look for tool calls: --tool-format.";
+}
+
+static int read_tools(struct tr_param_reader *r)
+{
+    struct tr_ask *a = r->a;
+    const struct tr_json *v = r->v[F_tools];
+    const char *why = v && !tr_field_empty(v) ? no_tools(a) : NULL;
+    bool many = true;
+
+    if (why)
+        return tr_fault_set(r->f, TR_ERR_UNSUPPORTED_PARAM, "tools", "%s", why);
+    if (tr_tools_read(a->doc, v, r->v[F_tool_choice], &a->call, r->f) ||
+        tr_param_bool(r, F_parallel_tool_calls, &many))
+        return -EINVAL;
+    if (a->call.forced)
+        return tr_param_unsupported(r, F_tool_choice, "A tool_choice that forces a call");
+    a->call.one |= !many;
+    a->tools = a->call.list;
+    return 0;
+}
+
+/* What of the answer is no text. */
+static int read_parts(struct tr_param_reader *r)
+{
+    struct tr_ask *a = r->a;
+    bool shown = true, separate = true;
+
+    if (read_tools(r))
+        return -EINVAL;
+    if (!a->chat)
+        return 0;
+    if (tr_param_bool(r, F_include_reasoning, &shown) ||
+        tr_param_bool(r, F_separate_reasoning, &separate))
+        return -EINVAL;
+    if (a->plain || !tr_dialect_of(a->api)->splits)
+        return 0;
+    tr_ask_take_apart(a, a->call.list ? a->fe->tool_format : TR_TOOLS_NONE,
+                      separate ? a->fe->reasoning_format : TR_REASONING_NONE);
+    a->reasoning_hidden = !shown;
+    return 0;
+}
+
 static int read_rest(struct tr_param_reader *r)
 {
     struct tr_ask *a = r->a;
@@ -389,7 +442,8 @@ int tr_params_read(struct tr_ask *a, enum tr_api api, struct tr_fault *f)
     if (read_input(&r, api) || tr_params_model(a->fe, r.v[F_model], f) || read_stream(&r, api) ||
         tr_param_refuse(&r) || read_sampling(&r) || read_lengths(&r) || read_choices(&r) ||
         read_stop(&r) || read_stop_ids(&r) || read_bias(&r) || tr_param_grammar(&r) ||
-        (a->chat ? read_logprobs_chat(&r) : read_logprobs_completions(&r)) || read_rest(&r))
+        (a->chat ? read_logprobs_chat(&r) : read_logprobs_completions(&r)) || read_parts(&r) ||
+        read_rest(&r))
         return -EINVAL;
     return a->plain ? tr_plain_check(a, f) : 0;
 }

@@ -83,7 +83,7 @@ int tr_param_refuse(struct tr_param_reader *r)
 {
     enum tr_param_who not_here = r->a->chat ? TR_PARAM_COMPLETIONS : TR_PARAM_CHAT;
 
-    /* Words last: who sends tools and a tool_choice is told of the tools. */
+    /* Words last: who sends functions and a function_call is told of the functions. */
     for (int words = 0; words < 2; words++)
         for (enum tr_field k = 0; k < F_COUNT; k++)
             if (r->v[k] && tr_param_row[k].who != not_here &&

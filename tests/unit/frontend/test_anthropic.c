@@ -248,7 +248,7 @@ Test(anthropic, every_refusal_has_the_shape_that_these_clients_read)
                "\"error_code\":\"invalid_value\",\"param\":\"stop_sequences\"")},
         {"POST", "/v1/messages", "", BODY(",\"tools\":[{\"name\":\"f\",\"input_schema\":{}}]"),
          "400",
-         ERROR("invalid_request_error", "tools: Calling tools is not supported. Leave them out.",
+         ERROR("invalid_request_error", "tools: This protocol has no room for tool calls.",
                "\"error_code\":\"unsupported_parameter\",\"param\":\"tools\"")},
         {"POST", "/v1/messages", "", "{", "400", NULL},
         {"GET", "/v1/messages", "", NULL, "405",

@@ -10,6 +10,8 @@
 
 #define M "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":1"
 #define m "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]"
+#define FN(function) "{\"type\":\"function\",\"function\":" function "}"
+#define F FN("{\"name\":\"f\"}")
 #define SIM ",\"model\":\"sim\"}"
 
 static struct tr_rig rig;
@@ -192,7 +194,46 @@ Test(params, choices_are_strings_that_say_something)
 Test(params, what_is_not_supported_is_named)
 {
     static const struct row rows[] = {
-        {"{" M ",\"tools\":[{\"type\":\"function\"}]" SIM, 400, "tools"},
+        {"{" M ",\"tools\":{}" SIM, 400, "tools"},
+        {"{" M ",\"tools\":5" SIM, 400, "tools"},
+        {"{" M ",\"tools\":[5]" SIM, 400, "tools[0]"},
+        {"{" M ",\"tools\":[{}]" SIM, 400, "tools[0]"},
+        {"{" M ",\"tools\":[{\"type\":5}]" SIM, 400, "tools[0].type"},
+        {"{" M ",\"tools\":[{\"type\":\"custom\"}]" SIM, 400, "tools[0].type"},
+        {"{" M ",\"tools\":[{\"type\":\"function\"}]" SIM, 400, "tools[0]"},
+        {"{" M ",\"tools\":[" FN("{}") "]" SIM, 400, "tools[0].function"},
+        {"{" M ",\"tools\":[" FN("{\"name\":\"\"}") "]" SIM, 400, "tools[0].function.name"},
+        {"{" M ",\"tools\":[" FN("{\"name\":\"a b\"}") "]" SIM, 400, "tools[0].function.name"},
+        {"{" M ",\"tools\":[" F "," F "]" SIM, 400, "tools[1].function.name"},
+        {"{" M ",\"tools\":[" FN("{\"name\":\"f\",\"description\":5}") "]" SIM, 400,
+         "tools[0].function.description"},
+        {"{" M ",\"tools\":[" FN("{\"name\":\"f\",\"parameters\":[]}") "]" SIM, 400,
+         "tools[0].function.parameters"},
+        {"{" M ",\"tools\":[" FN("{\"name\":\"f\",\"strict\":1}") "]" SIM, 400,
+         "tools[0].function.strict"},
+        {"{" M ",\"tools\":[" FN("{\"name\":\"f\",\"parameters\":null,\"strict\":null}") "]" SIM,
+         200, NULL},
+        {"{" M ",\"tools\":[" F "],\"tool_choice\":\"auto\",\"parallel_tool_calls\":false" SIM, 200,
+         NULL},
+        {"{" M ",\"tools\":[" F "],\"tool_choice\":\"none\"" SIM, 200, NULL},
+        {"{" M ",\"tools\":[" F "],\"tool_choice\":\"any\"" SIM, 400, "tool_choice"},
+        {"{" M ",\"tools\":[" F "],\"tool_choice\":5" SIM, 400, "tool_choice"},
+        {"{" M ",\"tools\":[" F "],\"tool_choice\":{}" SIM, 400, "tool_choice"},
+        {"{" M ",\"tools\":[" F "],\"tool_choice\":{\"type\":\"function\"}" SIM, 400,
+         "tool_choice"},
+        {"{" M ",\"tools\":[" F "],\"tool_choice\":" FN("{\"name\":\"g\"}") SIM, 400,
+         "tool_choice.function.name"},
+        {"{" M ",\"tools\":[" F "],\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":"
+         "{\"mode\":\"auto\",\"tools\":[" F "]}}" SIM,
+         200, NULL},
+        {"{" M ",\"tools\":[" F "],\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":"
+         "{\"mode\":\"auto\",\"tools\":[]}}" SIM,
+         400, "tool_choice.allowed_tools.tools"},
+        {"{" M ",\"tools\":[" F "],\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":"
+         "{\"tools\":[" F "]}}" SIM,
+         400, "tool_choice.allowed_tools"},
+        {"{" M ",\"tool_choice\":\"required\"" SIM, 400, "tool_choice"},
+        {"{" M ",\"tools\":[],\"tool_choice\":" F SIM, 400, "tool_choice"},
         {"{" M ",\"tools\":[]" SIM, 200, NULL},
         {"{" M ",\"tool_choice\":\"required\"" SIM, 400, "tool_choice"},
         {"{" M ",\"tool_choice\":\"none\"" SIM, 200, NULL},
