@@ -59,6 +59,15 @@ tr_gnode tr_g_alt(struct tr_gbuild *b, const tr_gnode *nodes, size_t n); /* n 0:
 /* min to max times (min <= max), or TR_G_INF. */
 tr_gnode tr_g_repeat(struct tr_gbuild *b, tr_gnode node, uint32_t min, uint32_t max);
 
+/* An automaton written out: arrows between states 0..n_states-1, of which 0 begins; its texts are those of the
+ * nodes along the ways from there to a state whose `final` is not 0. */
+struct tr_garrow {
+    uint32_t from, to;
+    tr_gnode on;
+};
+tr_gnode tr_g_fsm(struct tr_gbuild *b, uint32_t n_states, const struct tr_garrow *arrows, size_t n,
+                  const uint8_t *final);
+
 /* A reference to a rule that tr_g_define defines once, before or after its uses. */
 tr_gnode tr_g_rule(struct tr_gbuild *b);
 void tr_g_define(struct tr_gbuild *b, tr_gnode rule, tr_gnode node);

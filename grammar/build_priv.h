@@ -22,6 +22,7 @@ enum tr_gkind {
     TR_GK_SEQ,     /* n nodes at words[at] */
     TR_GK_ALT,     /* the same */
     TR_GK_REPEAT,  /* node words[at], min words[at + 1], max words[at + 2] */
+    TR_GK_FSM,     /* words[at]: n states, n arrows, arrows as triples, final by state; n: arrows */
     TR_GK_RULE,    /* rule `at` */
     TR_GK_TOKEN,   /* id `at` */
     TR_GK_UNTIL,   /* n pairs (at, length) of literals in `bytes`, at words[at] */

@@ -87,6 +87,23 @@ static void add_rule(struct tr_gbuild *b, uint32_t rule, uint32_t from, uint32_t
     tr_gnfa_edge(b, from, (struct tr_gnfa_edge){.kind = TR_GE_CALL, .x = r->number, .to = to});
 }
 
+static void add_fsm(struct tr_gbuild *b, uint32_t at, uint32_t from, uint32_t to)
+{
+    uint32_t n_states = tr_gwords(b)[at], n = tr_gwords(b)[at + 1], first = b->nfa.n;
+
+    for (uint32_t i = 0; i < n_states && !b->failed; i++)
+        tr_gnfa_state(b);
+    if (n_states)
+        skip(b, from, first);
+    for (uint32_t i = 0; i < n && !b->failed; i++) {
+        const uint32_t *w = tr_gwords(b) + at + 2 + 3 * (size_t)i;
+        add(b, w[2], first + w[0], first + w[1]);
+    }
+    for (uint32_t i = 0; i < n_states && !b->failed; i++)
+        if (tr_gwords(b)[at + 2 + 3 * n + i])
+            skip(b, first + i, to);
+}
+
 /* Recursion is as deep as expressions are (TR_GBUILD_DEPTH) times the rules copied in one another, of
  * which each weighs at least 1 of TR_GBUILD_INLINE. */
 static void add(struct tr_gbuild *b, tr_gnode n, uint32_t from, uint32_t to)
@@ -123,6 +140,9 @@ static void add(struct tr_gbuild *b, tr_gnode n, uint32_t from, uint32_t to)
         for (uint32_t i = 0; i < 3; i++)
             word[i] = tr_gwords(b)[v.at + i];
         add_repeat(b, word, from, to);
+        break;
+    case TR_GK_FSM:
+        add_fsm(b, v.at, from, to);
         break;
     case TR_GK_RULE:
         add_rule(b, v.at, from, to);

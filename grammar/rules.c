@@ -35,6 +35,10 @@ static void find_calls(struct tr_gbuild *b, struct calls *c, tr_gnode n)
     case TR_GK_REPEAT:
         find_calls(b, c, tr_gwords(b)[v->at]);
         break;
+    case TR_GK_FSM:
+        for (uint32_t i = 0; i < v->n; i++)
+            find_calls(b, c, tr_gwords(b)[v->at + 4 + 3 * i]);
+        break;
     default:
         break;
     }
@@ -81,6 +85,35 @@ static void collect(struct tr_gbuild *b, struct calls *c, uint32_t start)
     push(b, &c->first, c->adj.n);
 }
 
+static bool nullable(struct tr_gbuild *b, tr_gnode n);
+
+/* Whether an automaton, at words[at], can be gone through without taking anything. */
+static bool nullable_fsm(struct tr_gbuild *b, uint32_t at)
+{
+    const uint32_t *w = tr_gwords(b) + at;
+    uint32_t n_states = w[0], n = w[1];
+    const uint32_t *arrow = w + 2, *final = arrow + 3 * (size_t)n;
+    uint8_t *here = calloc((size_t)n_states + 1, 1);
+    bool yes = false;
+
+    if (!here) {
+        tr_gfail(b, -ENOMEM, "no memory");
+        return false;
+    }
+    here[0] = n_states > 0;
+    /* Arrows mostly lead on, so few rounds do. */
+    for (bool again = true; again && tr_gwork(b, n + 1);) {
+        again = false;
+        for (uint32_t i = 0; i < n; i++)
+            if (here[arrow[3 * i]] && !here[arrow[3 * i + 1]] && nullable(b, arrow[3 * i + 2]))
+                here[arrow[3 * i + 1]] = again = true;
+    }
+    for (uint32_t i = 0; i < n_states; i++)
+        yes = yes || (here[i] && final[i]);
+    free(here);
+    return yes;
+}
+
 /* Whether a node has the empty text, as far as known of the rules. */
 static bool nullable(struct tr_gbuild *b, tr_gnode n)
 {
@@ -107,6 +140,9 @@ static bool nullable(struct tr_gbuild *b, tr_gnode n)
     case TR_GK_REPEAT:
         yes = nullable(b, w[v->at]) || w[v->at + 1] == 0;
         break;
+    case TR_GK_FSM:
+        yes = nullable_fsm(b, v->at);
+        break;
     case TR_GK_RULE:
         yes = tr_grule_at(b, v->at)->nullable;
         break;
@@ -131,6 +167,10 @@ static uint32_t weigh(struct tr_gbuild *b, tr_gnode n)
         sum = 1;
         for (uint32_t i = 0; i < v->n; i++)
             sum += weigh(b, w[v->at + i]);
+    } else if (v->kind == TR_GK_FSM) {
+        sum = w[v->at];
+        for (uint32_t i = 0; i < v->n; i++)
+            sum += weigh(b, w[v->at + 4 + 3 * i]);
     } else if (v->kind == TR_GK_REPEAT) {
         uint64_t times = w[v->at + 2] == TR_G_INF ? w[v->at + 1] + UINT64_C(1) : w[v->at + 2];
         sum = times * weigh(b, w[v->at]) + 1;

@@ -301,6 +301,42 @@ tr_gnode tr_g_repeat(struct tr_gbuild *b, tr_gnode of, uint32_t min, uint32_t ma
     return node(b, TR_GK_REPEAT, at, 3, weight, v.depth + 1u);
 }
 
+tr_gnode tr_g_fsm(struct tr_gbuild *b, uint32_t n_states, const struct tr_garrow *arrows, size_t n,
+                  const uint8_t *final)
+{
+    uint32_t at, depth = 0;
+    uint64_t weight = n_states;
+
+    if (n_states > TR_GBUILD_NFA_STATES || n > TR_GBUILD_NFA_STATES) {
+        tr_gfail(b, -E2BIG, "the grammar is too large");
+        return TR_G_NONE;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!is_node(b, arrows[i].on))
+            return TR_G_NONE;
+        const struct tr_gtree_node *v = tr_gnode_at(b, arrows[i].on);
+        weight += v->weight;
+        depth = v->depth > depth ? v->depth : depth;
+        if (arrows[i].from >= n_states || arrows[i].to >= n_states) {
+            tr_gfail(b, -EINVAL, "an arrow of an automaton leads nowhere");
+            return TR_G_NONE;
+        }
+    }
+    uint32_t *w = add_words(b, 2 + 3 * (uint32_t)n + n_states, &at);
+    if (!w)
+        return TR_G_NONE;
+    *w++ = n_states;
+    *w++ = (uint32_t)n;
+    for (size_t i = 0; i < n; i++) {
+        *w++ = arrows[i].from;
+        *w++ = arrows[i].to;
+        *w++ = arrows[i].on;
+    }
+    for (uint32_t i = 0; i < n_states; i++)
+        *w++ = final[i] != 0;
+    return node(b, TR_GK_FSM, at, (uint32_t)n, weight, depth + 1);
+}
+
 tr_gnode tr_g_rule(struct tr_gbuild *b)
 {
     if (b->rules.n == TR_GBUILD_RULES) {

@@ -200,3 +200,38 @@ Test(build, equal_grammars_are_equal_images)
     cr_assert_eq(c.len, d.len);
     cr_assert_eq(memcmp(c.image, d.image, c.len), 0);
 }
+
+Test(build, an_automaton_written_out_has_the_texts_of_its_ways)
+{
+    /* 0 -a-> 1 -(b or nothing)-> 2 -c-> 2, ends in 1 and 2; 3 leads nowhere. */
+    struct tr_gbuild *b = tr_gbuild_new();
+    tr_gnode rule = tr_g_rule(b);
+    tr_g_define(b, rule, tr_g_repeat(b, lit(b, "b"), 0, 1));
+    const struct tr_garrow arrows[] = {
+        {0, 1, lit(b, "a")}, {1, 2, rule}, {2, 2, lit(b, "c")}, {1, 3, lit(b, "d")}};
+    const uint8_t final[] = {0, 1, 1, 0};
+    compile(&c, b, tr_g_fsm(b, 4, arrows, 4, final));
+
+    cr_assert(accepts(&c, "a"));
+    cr_assert(accepts(&c, "ab"));
+    cr_assert(accepts(&c, "accc"));
+    cr_assert(accepts(&c, "abc"));
+    cr_assert_not(begins(&c, "ad"));
+    cr_assert_not(accepts(&c, ""));
+    cr_assert_not(accepts(&c, "abb"));
+
+    /* As part of something else it may be empty, and be used twice. */
+    b = tr_gbuild_new();
+    const struct tr_garrow maybe[] = {{0, 1, tr_g_repeat(b, lit(b, "x"), 0, 2)}};
+    tr_gnode two = tr_g_fsm(b, 2, maybe, 1, (const uint8_t[]){0, 1});
+    tr_gnode twice = tr_g_rule(b);
+    tr_g_define(b, twice, SEQ(b, two, two));
+    compile(&c, b, SEQ(b, twice, lit(b, ".")));
+    cr_assert(accepts(&c, "."));
+    cr_assert(accepts(&c, "xxxx."));
+    cr_assert_not(begins(&c, "xxxxx"));
+
+    b = tr_gbuild_new();
+    const struct tr_garrow out[] = {{0, 7, tr_g_empty(b)}};
+    refused(b, tr_g_fsm(b, 2, out, 1, final), -EINVAL, "leads nowhere");
+}
