@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-foreach(noun build match mask)
+foreach(noun build match mask regex gbnf)
   tr_unit_test(grammar ${noun})
 endforeach()
