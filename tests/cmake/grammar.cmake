@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-foreach(noun build match mask regex gbnf)
+foreach(noun build match mask regex schema gbnf)
   tr_unit_test(grammar ${noun})
 endforeach()
+
+# Rows that were recorded beside other implementations (tests/oracle/grammar.py).
+add_executable(oracle_grammar ${CMAKE_SOURCE_DIR}/tests/oracle/grammar.c)
+target_link_libraries(oracle_grammar PRIVATE grammar tr_flags)
