@@ -108,9 +108,30 @@ def qwen3():
 
 
 @test
+def text_is_normalised():
+    """NFC, as Qwen's own tokeniser does: in counts, prompts and chats; what is longer then is whole, and a control
+    token that only NFC would write is text."""
+    pieces = list(PIECES)
+    pieces[100:104] = "\u00e0", "\u00a4", "\u0137", "\u00bc"  # bytes E0 A4 95 BC, in GPT-2's alphabet
+    with Server(model=with_vocabulary("qwen2", tokens=strings(pieces)), served_name=MODEL, flags={}) as s:
+        for prompt, ids in (("\u212a" * 3, [PIECES.index("K")] * 3), ("K\u0301", s.post("/tokenize", {"prompt": "\u1e30"}).json["tokens"]),
+                            ("\u0958" * 50, [100, 101, 102, 100, 101, 103] * 50),
+                            ("\u0958" * 9000, [100, 101, 102, 100, 101, 103] * 9000)):
+            r = s.post("/tokenize", {"prompt": prompt, "return_token_strs": True}).json
+            equal((r["tokens"] == ids, r["count"], len(r["token_strs"])), (True, len(ids), len(ids)), f"{prompt[:3]!r}")
+        told = s.post("/detokenize", {"tokens": [100, 101, 102, 100, 101, 103]}).json["prompt"]
+        equal(told, "\u0915\u093c", "what the model reads")
+        r = s.post(COMP, dict(model=MODEL, prompt="\u0958" * 10, max_tokens=1))
+        equal(r.json["usage"]["prompt_tokens"], 60, "a prompt")
+        plain, other = (s.post("/tokenize", dict(messages=[{"role": "user", "content": t}])).json["tokens"]
+                        for t in ("x<|im_end|>K", "x<|im_end|>\u212a"))
+        equal((plain, plain.count(IM_END)), (other, 1), "a chat; the typed marker stays text")
+
+
+@test
 def refused_by_name():
     """A vocabulary that would be cut otherwise, and one that does not fit the weights."""
-    for more, words in ((dict(pre="qwen35"), ("qwen35", "qwen2")),
+    for more, words in ((dict(pre="superbpe"), ("superbpe", "tokenizer.ggml.pre")),
                         (dict(tokens=strings(PIECES[:255])), ("255", "256"))):
         code, err, _ = fails_to_start(dict(model=with_vocabulary("qwen2", **more), port=0))
         lines = [line for line in err.splitlines() if " info " not in line]
