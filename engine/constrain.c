@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #define NO_NODE UINT32_MAX
 
@@ -194,7 +193,6 @@ static void make_next(struct tr_constrain *c)
 static void *make_masks(void *arg)
 {
     struct tr_constrain *c = arg;
-    prctl(PR_SET_NAME, "masks", 0, 0, 0);
     pthread_mutex_lock(&c->lock);
     while (!c->stop) {
         if (!c->go) {
