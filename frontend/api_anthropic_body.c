@@ -15,8 +15,6 @@
 #include <errno.h>
 #include <string.h>
 
-enum { DEPTH = 48 }; /* of a value that is copied: the emitter does not go much deeper */
-
 /* ---- values ---- */
 
 static int refuse(struct tr_anthropic *w, enum tr_err err, const struct tr_json *v, const char *why)
@@ -57,28 +55,9 @@ const struct tr_json *tr_anthropic_string(struct tr_anthropic *w, const struct t
     return NULL;
 }
 
-static bool fits(const struct tr_json *v)
-{
-    struct tr_json_it open[DEPTH];
-    unsigned n = 0;
-
-    for (;;) {
-        if (v->type == TR_JSON_ARRAY || v->type == TR_JSON_OBJECT) {
-            if (n == DEPTH)
-                return false;
-            open[n++] = tr_json_iter(v);
-        }
-        while (n && !tr_json_step(&open[n - 1]))
-            n--;
-        if (!n)
-            return true;
-        v = open[n - 1].val;
-    }
-}
-
 int tr_anthropic_copy(struct tr_anthropic *w, const char *key, const struct tr_json *v)
 {
-    if (!fits(v))
+    if (!tr_emit_may_copy(v))
         return tr_anthropic_bad(w, v, "This is nested too deeply.");
     tr_emit_key(w->e, key);
     tr_emit_json(w->e, w->doc, v);

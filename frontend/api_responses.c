@@ -156,8 +156,14 @@ static int check_words(const struct tr_responses_in *t)
 
 /* ---- other fields ---- */
 
+/* It would come out with a null in its middle. */
+static int too_deep(const struct tr_responses_in *t, const struct tr_json *v)
+{
+    return tr_responses_bad(t, v, "This is nested too deeply.");
+}
+
 /* Those that chat completions call the same, and those of ours that every dialect has. */
-static void copy_fields(const struct tr_responses_in *t)
+static int copy_fields(const struct tr_responses_in *t)
 {
     static const char *const same[] = {"model",
                                        "temperature",
@@ -190,9 +196,12 @@ static void copy_fields(const struct tr_responses_in *t)
         const struct tr_json *v = tr_responses_field(t, same[i]);
         if (!v)
             continue;
+        if (!tr_emit_may_copy(v))
+            return too_deep(t, v);
         tr_emit_key(t->out, same[i]);
         tr_emit_json(t->out, t->doc, v);
     }
+    return 0;
 }
 
 /* What is flat here is an object of its own there: all of `from` but its type under `name`. */
@@ -263,12 +272,13 @@ static bool is_true(const struct tr_json *v)
     return tr_json_is(v, TR_JSON_BOOL) && v->u.b;
 }
 
-static void other_fields(const struct tr_responses_in *t, bool background)
+static int other_fields(const struct tr_responses_in *t, bool background)
 {
     const struct tr_json *max = tr_responses_field(t, "max_output_tokens");
     struct tr_emit *e = t->out;
 
-    copy_fields(t);
+    if (copy_fields(t))
+        return -EINVAL;
     tools(t);
     if (max) {
         tr_emit_key(e, "max_completion_tokens");
@@ -278,6 +288,7 @@ static void other_fields(const struct tr_responses_in *t, bool background)
         tr_emit_kbool(e, "logprobs", true);
     tr_emit_kbool(e, "stream", background || is_true(tr_responses_field(t, "stream")));
     tr_emit_kstr(e, "on_disconnect", background ? "hold" : "cancel");
+    return 0;
 }
 
 /* ---- what is kept ---- */
@@ -296,14 +307,17 @@ static const char *const repeated[] = {"max_output_tokens",
                                        "tools",
                                        "instructions"};
 
-static void keep_field(struct tr_emit *e, const struct tr_responses_in *t, const char *name)
+static int keep_field(struct tr_emit *e, const struct tr_responses_in *t, const char *name)
 {
     const struct tr_json *v = tr_responses_field(t, name);
 
     if (!v)
-        return;
+        return 0;
+    if (!tr_emit_may_copy(v))
+        return too_deep(t, v);
     tr_emit_key(e, name);
     tr_emit_json(e, t->doc, v);
+    return 0;
 }
 
 /* Without `background` what does not fit is not repeated. */
@@ -312,14 +326,15 @@ static int keep(const struct tr_responses_in *t, struct tr_emit *e, bool backgro
     tr_emit_obj(e);
     for (size_t i = 0; i < sizeof(repeated) / sizeof(repeated[0]); i++) {
         struct tr_emit before = *e;
-        keep_field(e, t, repeated[i]);
+        if (keep_field(e, t, repeated[i]))
+            return -EINVAL;
         if (!background && e->len + 1 > TR_VIEW_KEPT_BYTES) {
             e->len = before.len;
             e->comma = before.comma;
         }
     }
-    if (background)
-        keep_field(e, t, "input");
+    if (background && keep_field(e, t, "input"))
+        return -EINVAL;
     tr_emit_obj_end(e);
     if (e->len <= TR_VIEW_KEPT_BYTES)
         return 0;
@@ -340,10 +355,11 @@ static int translate(const struct tr_json_doc *doc, const struct tr_json *body,
     tr_emit_obj(t.out);
     if (tr_responses_messages(&t))
         return -EINVAL;
-    other_fields(&t, background);
+    if (keep(&t, &out->keep, background) || other_fields(&t, background))
+        return -EINVAL;
     tr_emit_obj_end(t.out);
     out->detached = background && !is_true(tr_responses_field(&t, "stream"));
-    return keep(&t, &out->keep, background);
+    return 0;
 }
 
 /* ---- requests ---- */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEEP_BYTES = 64 << 10, FIRST_BYTES = 512, MAX_DEPTH = 63 };
+enum { KEEP_BYTES = 64 << 10, FIRST_BYTES = 512, MAX_DEPTH = 63, COPY_DEPTH = 48 };
 
 void tr_emit_init(struct tr_emit *e)
 {
@@ -336,6 +336,24 @@ static void scalar(struct tr_emit *e, const struct tr_json_doc *doc, const struc
     }
     default:
         tr_emit_null(e);
+    }
+}
+
+bool tr_emit_may_copy(const struct tr_json *v)
+{
+    struct tr_json_it open[COPY_DEPTH];
+    unsigned n = 0;
+    for (;;) {
+        if (v->type == TR_JSON_ARRAY || v->type == TR_JSON_OBJECT) {
+            if (n == COPY_DEPTH)
+                return false;
+            open[n++] = tr_json_iter(v);
+        }
+        while (n && !tr_json_step(&open[n - 1]))
+            n--;
+        if (!n)
+            return true;
+        v = open[n - 1].val;
     }
 }
 

@@ -48,7 +48,10 @@ void tr_emit_f64(struct tr_emit *e, double v);
 void tr_emit_f32(struct tr_emit *e, float v);
 void tr_emit_bool(struct tr_emit *e, bool v);
 void tr_emit_null(struct tr_emit *e);
+/* What lies deeper than the emitter goes becomes null. */
 void tr_emit_json(struct tr_emit *e, const struct tr_json_doc *doc, const struct tr_json *v);
+/* Whether a client's value nests so little that it can be copied whole into any text of ours. */
+bool tr_emit_may_copy(const struct tr_json *v);
 
 /* A value that already is JSON. */
 void tr_emit_raw(struct tr_emit *e, const char *json, size_t len);

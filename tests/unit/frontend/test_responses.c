@@ -185,6 +185,35 @@ Test(responses, what_is_kept_in_a_ring_is_parsed_and_not_repeated_as_it_is)
     cr_expect(!strstr(body, "Be brief."), "%s", body);
 }
 
+/* The emitter gives up beyond its own depth: what would come out as null is refused instead. */
+Test(responses, what_is_too_deep_to_be_copied_is_refused)
+{
+    static const struct {
+        const char *param, *before, *after;
+    } rows[] = {
+        {"chat_template_kwargs", ",\"chat_template_kwargs\":{\"a\":", "}"},
+        {"documents", ",\"documents\":[{\"a\":", "}]"},
+        {"text", ",\"text\":{\"a\":", "}"},
+        {"reasoning", ",\"reasoning\":{\"a\":", "}"},
+        {"input",
+         ",\"background\":true,\"input\":[{\"role\":\"user\",\"content\":\"Hi\",\"x\":", "}]"}};
+    const char *body;
+
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (int n = 40; n < 64; n += 20) {
+            char deep[128] = "", json[512], want[64];
+            memset(deep, '[', (size_t)n);
+            memset(deep + n, ']', (size_t)n);
+            snprintf(json, sizeof(json), "{\"model\":\"sim\"%s%s%s%s}",
+                     i == 4 ? "" : ",\"input\":\"Hi\"", rows[i].before, deep, rows[i].after);
+            snprintf(want, sizeof(want), "\"param\":\"%s\"", rows[i].param);
+            cr_expect_eq(tr_rig_ask(&rig, "POST", "/v1/responses/input_tokens", json, &body),
+                         n == 40 ? 200 : 400, "%s %d: %s", rows[i].param, n, body);
+            cr_expect_eq(strstr(body, want) != NULL, n > 40, "%s %d: %s", rows[i].param, n, body);
+        }
+    }
+}
+
 Test(responses, one_that_no_engine_has_come_to_is_told_after_a_second)
 {
     struct tr_rig_client *c = tr_rig_connect(&rig, 0);
