@@ -176,9 +176,20 @@ static bool tell(struct tr_poll *p, uint64_t *budget)
 
 /* ---- answers ---- */
 
+/* Whoever began a response is not told its name: nobody could ever ask for it. */
+static void forsake(struct tr_fe *fe, struct tr_stream_id id)
+{
+    struct tr_stream *own = tr_stream_find(fe, id);
+
+    if (own)
+        tr_stream_cancel_for_good(own);
+}
+
 static void give(struct tr_poll *p, struct tr_emit *e)
 {
     bool there = is_there(p);
+    if (e->failed && p->kind == ACCEPTED)
+        forsake(p->fe, p->id);
     struct tr_exchange *x = finish(p);
 
     if (!there)
@@ -349,6 +360,8 @@ static bool look(struct tr_poll *p, uint64_t now, uint64_t *budget)
         p->ask = tr_ask_from_ring(p->fe, p->id.slot, p->id.gen);
     if (!p->ask || p->ask->api != TR_API_RESPONSES) {
         e = p->ask ? TR_ERR_NOT_FOUND : TR_ERR_INTERNAL;
+        if (p->kind == ACCEPTED)
+            forsake(p->fe, p->id);
         refuse(finish(p), e);
         return true;
     }
@@ -425,7 +438,8 @@ static struct tr_poll *ask_by_id(struct tr_exchange *x, const struct tr_http_req
 void tr_responses_accepted(struct tr_stream *s, struct tr_exchange *x)
 {
     tr_exchange_header(x, "X-Tokenring-Stream", s->stream_id);
-    ask(s->fe, x, s->name, s->ask->key, ACCEPTED);
+    if (!ask(s->fe, x, s->name, s->ask->key, ACCEPTED))
+        forsake(s->fe, s->name);
 }
 
 static int query(const struct tr_http_request *rq, const char *name, char buf[ARG_BYTES])

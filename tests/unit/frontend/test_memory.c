@@ -425,3 +425,36 @@ Test(memory, a_stream_is_given)
         cr_assert(let_go());
     }
 }
+
+/* A background response: its client has its name, or it does not go on. */
+Test(memory, a_response_whose_client_was_not_told_its_name_ends)
+{
+    static const struct scene s = {
+        "POST",
+        "/v1/responses",
+        "{\"model\":\"sim\",\"input\":\"x\",\"background\":true,\"max_output_tokens\":3}",
+        "\"id\":\"resp_",
+        1,
+        0};
+    unsigned told_so = 0, failed = 0;
+
+    for (long i = -2; i < 200 && (i < 0 || atomic_load(&seen) > i); i++) {
+        rig.engine.n_order = 0;
+        cr_assert(open_client());
+        tr_rig_send(&client, s.method, s.path, NULL, s.body);
+        arm(i < 0 ? 1 << 30 : i, i < 0 ? 1 << 30 : i + 1);
+        cr_expect(settled(&s), "allocation %ld: %s", i, client.buf);
+        atomic_store(&armed, false);
+        bool named = strstr(client.buf, s.whole);
+        told_so += named;
+        failed += !named && client.len;
+        close(client.fd);
+        if (named || !client.len) /* a cut: who knows what was on its way */
+            cr_assert(let_go(), "allocation %ld", i);
+        else
+            cr_assert(quiet(), "allocation %ld: %u streams go on; %s", i, rig.fe.n_streams,
+                      client.buf);
+    }
+    cr_expect_gt(told_so, 2u);
+    cr_expect_gt(failed, 2u);
+}
