@@ -185,6 +185,57 @@ Test(responses, what_is_kept_in_a_ring_is_parsed_and_not_repeated_as_it_is)
     cr_expect(!strstr(body, "Be brief."), "%s", body);
 }
 
+/* A background response that has ended with a text of several turns; its path. */
+static void long_one(uint32_t k, uint32_t length, char path[128])
+{
+    const char *body;
+
+    cr_assert_eq(tr_rig_ask(&rig, "POST", "/v1/responses", ASK(",\"background\":true"), &body),
+                 200);
+    snprintf(path, 128, "%s", id_in(body));
+    uint32_t slot = slot_of(k);
+    for (uint32_t i = 0; i < length; i++) {
+        uint32_t id = 'a';
+        cr_assert_eq(tr_sengine_say(&rig.engine, slot, &id, 1), 1u);
+        if (i % 128 == 0)
+            tr_rig_run(&rig);
+    }
+    tr_sengine_end(&rig.engine, slot, TR_INCOMPLETE, TR_FINISH_LENGTH, TR_OK);
+    tr_rig_run(&rig);
+}
+
+/* Who has asked first is served first, to the end: by turns none would come to its end for long, and by
+ * the newest first the oldest never. */
+Test(responses, questions_are_served_in_the_order_in_which_they_came)
+{
+    enum { N = 6 };
+    struct tr_rig_client *c[N];
+    char path[N][128];
+    unsigned answered = 0, turns = 0;
+
+    for (uint32_t k = 0; k < N; k++)
+        long_one(k, 3900, path[k]);
+    for (unsigned k = 0; k < N; k++) {
+        c[k] = tr_rig_connect(&rig, 0);
+        tr_rig_send(c[k], "GET", path[k], NULL, NULL);
+    }
+    for (; answered < N && turns < 1000; turns++) {
+        tr_fe_turn(&rig.fe, false);
+        for (unsigned k = 0; k < N; k++) {
+            bool before = c[k]->len;
+            tr_rig_read(c[k]);
+            if (before || !c[k]->len)
+                continue;
+            cr_expect_eq(k, answered, "%u comes before %u", k, answered);
+            answered++;
+        }
+    }
+    cr_expect_eq(answered, (unsigned)N);
+    cr_expect_gt(turns, 4u, "one turn does not make all texts");
+    for (unsigned k = 0; k < N; k++)
+        tr_rig_close(c[k], false);
+}
+
 /* The emitter gives up beyond its own depth: what would come out as null is refused instead. */
 Test(responses, what_is_too_deep_to_be_copied_is_refused)
 {
