@@ -4,77 +4,13 @@ import ssl
 import warnings
 
 import frames
-from frames import Session
+import oip
 from lib import *
+from tls import FILES, TlsConn, TlsServer, make_files
+from websocket import WebSocket
 
 CHAT, COMP = "/v1/chat/completions", "/v1/completions"
 A = 97  # of the small vocabulary
-FILES = {}
-
-
-def openssl(*args):
-    subprocess.run(["openssl", *args], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def make_files():
-    """Two certificates for localhost that sign themselves, and files that are none."""
-    d = FILES["dir"] = tempfile.mkdtemp(prefix="tokenring-tls-")
-    for name, key in (("ec", ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]),
-                      ("rsa", ["-newkey", "rsa:2048"])):
-        openssl("req", "-x509", *key, "-nodes", "-keyout", f"{d}/{name}.key", "-out", f"{d}/{name}.pem", "-days", "2",
-                "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-        FILES[name] = {"tls_cert": f"{d}/{name}.pem", "tls_key": f"{d}/{name}.key"}
-    openssl("ec", "-in", f"{d}/ec.key", "-out", f"{d}/locked.key", "-aes256", "-passout", "pass:x")
-    with open(f"{d}/noise", "w", encoding="ascii") as f:
-        f.write("no certificate\n")
-
-
-class TlsServer(Server):
-    """A service whose port speaks TLS; what the library asks it is asked over TLS too."""
-
-    def __init__(self, flags, key="ec", **kw):
-        self.context = ssl.create_default_context(cafile=FILES[key]["tls_cert"])
-        super().__init__(flags, **FILES[key], **kw)
-
-    def conn(self, rcvbuf=0, wait=WAIT, context=None):
-        return TlsConn(self.port, context or self.context, rcvbuf, wait)
-
-
-class TlsConn(Conn):
-    def __init__(self, port, context, rcvbuf=0, wait=WAIT):
-        super().__init__(port, rcvbuf, wait)
-        self.sock = context.wrap_socket(self.sock, server_hostname="localhost", suppress_ragged_eofs=False)
-
-
-class TlsSession(Session):
-    """HTTP/2 over TLS.  A thread reads and another one writes: the library takes one at a time."""
-
-    def __init__(self, server, **kw):
-        context = ssl.create_default_context(cafile=server.args["tls_cert"])
-        context.set_alpn_protocols(["h2"])
-        sock = context.wrap_socket(socket.create_connection(("127.0.0.1", server.port)), server_hostname="localhost")
-        sock.settimeout(0.05)
-        self.lock = threading.Lock()
-        self.protocol = sock.selected_alpn_protocol()
-        super().__init__(server.port, sock=sock, **kw)
-
-    def send(self, data):
-        while data:
-            with self.lock, contextlib.suppress(TimeoutError, BrokenPipeError, ConnectionResetError):
-                n = self.sock.send(data)
-                data = data[n:]
-                continue
-            if self.gone:
-                return
-
-    def _some(self):
-        while not self.closing:
-            with self.lock, contextlib.suppress(TimeoutError, ssl.SSLWantReadError):
-                return self.sock.recv(65536)
-            time.sleep(0.001)
-        return b""
-
-
 def fields(method, path, *more):
     return [(":method", method), (":scheme", "https"), (":path", path), (":authority", "localhost"), *more]
 
@@ -137,7 +73,7 @@ def refused():
 def http2():
     """ALPN: HTTP/2 over TLS, several streams, and a reset."""
     with TlsServer(TINY) as s:
-        h = TlsSession(s)
+        h = s.session()
         equal(h.protocol, "h2", "agreed")
         ask = json.dumps(force(A, prompt="x", max_tokens=80, stream=True)).encode()
         flows = [h.request(fields("POST", COMP, ("content-type", "application/json")), body=ask) for _ in range(8)]
@@ -153,6 +89,138 @@ def http2():
         check(row and row["reason"] == "client_disconnected", "its reset cancels", row)
         equal(h.broken, [], "no rule was broken")
         h.close()
+
+
+# ---- other carriers -------------------------------------------------------------------------------------
+
+STREAM = oip.INFER + "ModelStreamInfer"
+
+
+def forced(n):
+    return dict(logit_bias={str(A): 100}, temperature=0, max_tokens=n)
+
+
+def native_body(n):
+    return force(A, prompt="x", max_tokens=n)
+
+
+@test
+def grpc():
+    """On its own port, by ALPN: unary calls, a stream, a cancel that is nobody else's; plain bytes are no call."""
+    with TlsServer(TINY, grpc_port=0) as s:
+        h = s.session(oip.port_of(s))
+        equal(h.protocol, "h2", "agreed")
+        equal(oip.unary(h, oip.HEALTH + "Check")[1], oip.OK, "health")
+        m, status, text = oip.unary(h, oip.INFER + "ModelInfer", oip.infer_request(sampling=forced(60)))
+        if check(status == oip.OK, "ModelInfer", status, text):
+            equal((oip.Answer(m).text, oip.Answer(m).outputs["completion_tokens"]), ("a" * 60, 60), "its answer")
+        left = oip.Call(h, STREAM).write(oip.infer_request(sampling=forced(4000), id="left")).read(3)
+        whole = oip.Call(h, STREAM).write(oip.infer_request(text="y" * 40000, id="long"))
+        whole.write(oip.infer_request(sampling=forced(200), id="whole"))
+        left.cancel()
+        last = whole.until_last("whole")
+        equal(("".join(a.text for a in whole.of("whole")), last.outputs["completion_tokens"]), ("a" * 200, 200),
+              "a stream beside it")
+        check([a for a in whole.of("long") if a.error] or whole.until_last("long").error, "a long prompt is refused")
+        row = s.row("left")
+        check(row and row["reason"] == "client_disconnected", "the cancel", row)
+        whole.done()
+        equal(whole.end(), (oip.OK, ""), "the end")
+        equal(h.broken, [], "no rule was broken")
+        h.close()
+        plain = frames.Session(oip.port_of(s))
+        check(plain.wait(lambda: plain.gone) and not plain.goaway, "without TLS nothing is said")
+        plain.close()
+        check(s.idle(), "nothing runs")
+
+
+@test
+def websocket():
+    """Several streams, a cancel of one, a reader that goes, and a frontend that dies: a cut without close_notify."""
+    with TlsServer(dict(TINY, frontends=1)) as s:
+        w = WebSocket(s)
+        for label, n in (("a", 4000), ("b", 300), ("c", 4000)):
+            w.start(label, native_body(n))
+        ids = {label: w.id(label) for label in "abc"}
+        rid = w.event("c", "response.started")["request_id"]
+        w.event("a", "output_text.delta")
+        w.cancel(ids["a"])
+        end = w.end("a")
+        equal((end["type"], end["reason"], w.usage("a")["completion_tokens"]),
+              ("response.cancelled", "cancelled", end["last_token"] + 1), "cancelled, to the last token")
+        equal((w.end("b")["type"], w.text("b")), ("response.incomplete", "a" * 300), "another one goes on to its end")
+        w.conn.reset()
+        row = s.row(rid)
+        check(row and row["reason"] == "client_disconnected", "a reader that goes", row)
+        w = WebSocket(s)
+        w.start("a", native_body(4000))
+        w.event("a", "output_text.delta")
+        os.kill(s.processes()["frontend"][0], signal.SIGKILL)
+        w.drain()
+        equal(w.closed, "reset", "a frontend that dies: the cut shows")
+        check(until(lambda: s.processes()["frontend"] and quiet(s)), "replaced")
+        check(s.idle(), "nothing runs")
+
+
+def stop(s, limit=60):
+    s.child.send_signal(signal.SIGTERM)
+    return lambda: equal(s.wait_exit(limit), 0, "exit status")
+
+
+@test
+def drain_http2():
+    """GOAWAY in two steps; what is open ends well, then close_notify, and the process ends with 0."""
+    with TlsServer(TINY) as s:
+        h, idle = s.session(), s.session()
+        f = idle.request(fields("GET", "/health"))
+        check(f.wait(f.over) and f.header(":status") == "200", "a connection is idle")
+        f = h.request(fields("POST", COMP, ("content-type", "application/json"), ("x-request-id", "drained")),
+                      body=json.dumps(force(A, prompt="x", max_tokens=600, stream=True)).encode())
+        check(f.wait(lambda: f.received > 600), "a stream runs")
+        ended = stop(s)
+        check(idle.wait(lambda: idle.gone) and idle.goaways == 2, "the idle one ends", idle.goaways)
+        f.wait(lambda: False)
+        check(f.ended and f.data.count(b'"text":"a"') == 600 and f.data.endswith(b"data: [DONE]\n\n"), "whole",
+              f.data[-200:])
+        check(h.wait(lambda: h.gone) and not h.reset, "then the connection ends")
+        equal((h.goaways, h.goaway[:2]), (2, (1, 0)), "the second GOAWAY names the last stream")
+        ended()
+        equal(s.row("drained")["completion_tokens"], 600, "the row")
+        equal((h.broken, idle.broken), ([], []), "no rule was broken")
+
+
+@test
+def drain_grpc():
+    """Health says so; a call with work goes on to its end, one that waits is ended."""
+    with TlsServer(TINY, grpc_port=0) as s:
+        h = s.session(oip.port_of(s))
+        watch = oip.Call(h, oip.HEALTH + "Watch").write(b"").done()
+        equal(oip.one(watch.message(), 1), 1, "serving")
+        waits = oip.Call(h, STREAM).write(oip.infer_request(sampling=dict(max_tokens=1), id="w"))
+        waits.until_last()
+        works = oip.Call(h, STREAM).write(oip.infer_request(sampling=forced(60), id="d")).read(2)
+        ended = stop(s)
+        equal((oip.one(watch.message() or b"", 1), watch.end()[0]), (2, oip.UNAVAILABLE), "not serving, then no more")
+        equal(waits.end()[0], oip.UNAVAILABLE, "a call that waits")
+        works.until_last()
+        equal((works.answers[-1].error, works.answers[-1].outputs.get("completion_tokens")), ("", 60), "one with work")
+        check(h.wait(lambda: h.goaway and h.gone) and not h.reset, "GOAWAY, and the connection ends")
+        equal((h.goaways, h.broken), (2, []), "in two steps")
+        ended()
+
+
+@test
+def drain_websocket():
+    """Its stream ends well, then a close with 1001; what the limit of a drain cuts is in 48_matrix.py."""
+    with TlsServer(TINY) as s:
+        w, other = WebSocket(s), WebSocket(s)
+        w.start("short", native_body(200))
+        w.event("short", "output_text.delta")
+        ended = stop(s)
+        equal(other.drain().closed, 1001, "who has nothing under way is told to go")
+        equal((w.end("short")["type"], w.text("short")), ("response.incomplete", "a" * 200), "it ends well")
+        equal(w.drain().closed, 1001, "then the connection ends")
+        ended()
 
 
 @test

@@ -3,6 +3,7 @@
 those of the native run of the same request."""
 from carriers import *
 from dialects import *
+from tls import TlsServer, make_files
 
 SLOW = dict(TINY, grpc_port=0, sim_step_us=3000, max_seqs=64, log_level="debug")
 # Columns of the row that must be the native run's.
@@ -72,8 +73,8 @@ def compare(server, what, cells, calls, counts=COUNTS, text=True, cut=False):
         call.drop()
 
 
-def natural(what, ask):
-    with Server(**SLOW) as s:
+def natural(what, ask, make=Server):
+    with make(SLOW) as s:
         calls = open_all(s, ask, CELLS, what)
         together([c.read for c in calls])
         compare(s, what, CELLS, calls)
@@ -87,8 +88,8 @@ def native_said(server, ask):
 
 
 @test
-def length():
-    natural("length", Ask(seed=3, n=40))
+def length(make=Server):
+    natural("length", Ask(seed=3, n=40), make)
 
 
 @test
@@ -154,8 +155,8 @@ def many_and_long_stops():
 
 
 @test
-def client_gone():
-    with Server(**SLOW) as s:
+def client_gone(make=Server):
+    with make(SLOW) as s:
         ask = Ask(seed=7, n=ENDLESS)
         calls = open_all(s, ask, CELLS, "gone")
         together([c.begin for c in calls])
@@ -171,10 +172,10 @@ def client_gone():
         check(s.idle(), "gone: nothing is left")
 
 
-def cancelled(what, flags, end, code, n=ENDLESS, timeout=None, streamed=False, **how):
+def cancelled(what, flags, end, code, n=ENDLESS, timeout=None, streamed=False, make=Server, **how):
     """All at work, then `end`; what was published until then differs, so only the ends are compared."""
     cells = [c for c in CELLS if c.dialect.streamed or not streamed]
-    with Server(**dict(SLOW, **flags)) as s:
+    with make(dict(SLOW, **flags)) as s:
         calls = open_all(s, Ask(seed=9, n=n, timeout=timeout), cells, what, **how)
         if not timeout and not how:
             together([c.begin for c in calls])
@@ -189,12 +190,12 @@ def cancelled(what, flags, end, code, n=ENDLESS, timeout=None, streamed=False, *
 
 
 @test
-def cancelled_by_request():
+def cancelled_by_request(make=Server):
     def end(s, calls):
         for c in calls:
             r = s.ask("DELETE", f"/v1/streams/{c.stream_id}", None)
             check(r.status == 200 and r.json["completion_tokens"] > 0, "DELETE", r.text)
-    cancelled("cancelled", {}, end, "cancelled", streamed=True)
+    cancelled("cancelled", {}, end, "cancelled", streamed=True, make=make)
 
 
 @test
@@ -203,32 +204,33 @@ def deadline():
 
 
 @test
-def drained():
-    cancelled("drained", {"drain_s": 0.3}, lambda s, calls: s.child.send_signal(signal.SIGTERM), "drain_limit")
+def drained(make=Server):
+    cancelled("drained", {"drain_s": 0.3}, lambda s, calls: s.child.send_signal(signal.SIGTERM), "drain_limit",
+              make=make)
 
 
 @test
-def slow_client():
+def slow_client(make=Server):
     """Nothing could be written for --write-deadline-s."""
     def end(s, calls):
         rows_of(s, calls)
     cancelled("slow client", {"sim_step_us": 200, "write_deadline_s": 1, "stream_buffer": "4K"}, end, None,
-              streamed=True, slow=True)
+              streamed=True, slow=True, make=make)
 
 
 @test
-def frontend_killed():
+def frontend_killed(make=Server):
     def end(s, calls):
         for pid in s.pids["frontend"]:
             os.kill(pid, signal.SIGKILL)
-    cancelled("frontend killed", {}, end, None)
+    cancelled("frontend killed", {}, end, None, make=make)
 
 
 @test
-def engine_killed():
+def engine_killed(make=Server):
     """Nobody notices: the same text, usage and row as undisturbed."""
     ask = Ask(seed=11, n=200)
-    with Server(**SLOW) as s:
+    with make(SLOW) as s:
         calls = open_all(s, ask, CELLS, "engine")
         together([c.begin for c in calls])
         os.kill(s.pids["engine"][0], signal.SIGKILL)
@@ -250,5 +252,13 @@ def invalid():
         equal(s.rows(), [], "invalid: nothing was admitted")
 
 
+@test
+def over_tls():
+    """The same carriers, with TLS below them."""
+    for ending in (length, client_gone, drained, frontend_killed):
+        ending(TlsServer)
+
+
 if __name__ == "__main__":
+    make_files()
     main()

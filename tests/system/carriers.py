@@ -28,6 +28,11 @@ class Call:
         """Nothing more is wanted of it."""
 
 
+def session_of(server):
+    """What makes a connection of HTTP/2 to a port: that of a server with TLS (tls.py), or a plain one."""
+    return getattr(server, "session", frames.Session)
+
+
 def content_mark(dialect):
     """Bytes that come with the first content and not before."""
     return {"chat": b'"content":"', "completions": b'"text":', "responses": b"output_text.delta",
@@ -79,7 +84,7 @@ class Http2(Call):
 
     def __init__(self, server, dialect, ask, rid, slow=False):
         super().__init__(dialect, rid)
-        self.session = frames.Session(server.port, window=8192 if slow else 1 << 20, credit=not slow)
+        self.session = session_of(server)(server.port, window=8192 if slow else 1 << 20, credit=not slow)
         fields = [(":method", "POST"), (":scheme", "http"), (":authority", "localhost"),
                   (":path", dialect.path), ("content-type", "application/json"), ("x-request-id", rid),
                   *dialect.headers]
@@ -168,7 +173,7 @@ class Grpc(Call):
 
     def __init__(self, server, dialect, ask, rid, slow=False):
         super().__init__(dialect, rid)
-        self.session = oip.Session(oip.port_of(server), **(dict(window=4096, credit=False) if slow else {}))
+        self.session = session_of(server)(oip.port_of(server), **(dict(window=4096, credit=False) if slow else {}))
         self.call = oip.Call(self.session, dialect.path).write(dialect.make(ask) + oip.field(3, rid)).done()
         self.messages = []
 
