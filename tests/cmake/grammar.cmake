@@ -6,3 +6,5 @@ endforeach()
 # Rows that were recorded beside other implementations (tests/oracle/grammar.py).
 add_executable(oracle_grammar ${CMAKE_SOURCE_DIR}/tests/oracle/grammar.c)
 target_link_libraries(oracle_grammar PRIVATE grammar tr_flags)
+add_test(NAME oracle_grammar COMMAND oracle_grammar ${CMAKE_SOURCE_DIR}/tests/oracle/grammar.jsonl)
+set_tests_properties(oracle_grammar PROPERTIES LABELS oracle TIMEOUT 300)

@@ -3,6 +3,7 @@
  *
  * Reads lines of JSON, each a constraint (one of "schema": any JSON, "regex", "gbnf": strings, "object":
  * true) and "texts": a list of strings.
+ * "samples": N and "seed": texts that the program can write, by chance.
  *   oracle_grammar            writes a line for each: {"ok": true, "takes": "101", "us": 250, "size": 4711}, a
  *                             digit for each text (or "?" where a bound was met), or {"ok": false, "why": "...",
  *                             "at": "properties.a"}
@@ -22,7 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { TEXTS = 4096 };
+enum { TEXTS = 4096, SAMPLES = 16, SAMPLE_BYTES = 600 };
 
 struct result {
     bool ok;
@@ -30,6 +31,8 @@ struct result {
     char takes[TEXTS + 1];
     long us; /* to compile */
     size_t size;
+    int n_samples;
+    char sample[SAMPLES][SAMPLE_BYTES];
 };
 
 static uint8_t image[TR_GRAM_BYTES];
@@ -81,6 +84,68 @@ static void match(const struct tr_gprog *p, const struct tr_json *texts, struct 
     }
 }
 
+/* ---- texts by chance ---- */
+
+static uint64_t chance;
+
+static uint32_t draw(uint32_t n)
+{
+    chance = chance * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((chance >> 33) % n);
+}
+
+/* One byte more, or false: none may follow.  A text that has become long is brought to its end. */
+static bool go_on(struct tr_gmatch *m, const struct tr_gprog *p, bool hurry, char *out)
+{
+    static const char ENDS[] = "]}\"";
+    struct tr_gmatch next[1];
+    uint8_t can[256];
+    uint32_t n = 0;
+    for (uint32_t c = 0; c < 256; c++) {
+        uint8_t byte = (uint8_t)c;
+        *next = *m;
+        if (!tr_gmatch_bytes(next, p, &byte, 1))
+            continue;
+        if (hurry && c && strchr(ENDS, (int)c)) {
+            n = 0;
+            can[n++] = byte;
+            break;
+        }
+        /* Rare ones would be drawn too often: most of 256 are parts of long characters. */
+        if (c < 0x7f || draw(8) == 0)
+            can[n++] = byte;
+    }
+    if (!n)
+        return false;
+    *out = (char)can[draw(n)];
+    return tr_gmatch_bytes(m, p, out, 1);
+}
+
+static void sample(const struct tr_gprog *p, const struct tr_json *row, struct result *r)
+{
+    int64_t n = 0;
+    int64_t seed = 0;
+    if (tr_json_i64(TR_JSON_GET(row, "samples"), &n) ||
+        tr_json_i64(TR_JSON_GET(row, "seed"), &seed))
+        return;
+    chance = (uint64_t)seed;
+    for (; n > 0 && r->n_samples < SAMPLES; n--) {
+        char *s = r->sample[r->n_samples];
+        size_t len = 0;
+        struct tr_gmatch m;
+        tr_gmatch_start(&m, p);
+        bool done = false;
+        while (!done && len + 1 < SAMPLE_BYTES) {
+            done = tr_gmatch_may_end(&m, p) && (tr_gmatch_is_over(&m, p) || draw(4) == 0);
+            if (!done && !go_on(&m, p, len > 60, s + len))
+                break;
+            len += !done;
+        }
+        s[len] = '\0';
+        r->n_samples += done;
+    }
+}
+
 static void run(const struct tr_json_doc *doc, const struct tr_json *row, struct result *r)
 {
     struct tr_errbuf err = {.msg = ""};
@@ -102,8 +167,10 @@ static void run(const struct tr_json_doc *doc, const struct tr_json *row, struct
     r->us = now_us() - t;
     tr_gbuild_free(b);
     r->ok = !ret;
-    if (r->ok)
-        match(&p, TR_JSON_GET(row, "texts"), r);
+    if (!r->ok)
+        return;
+    match(&p, TR_JSON_GET(row, "texts"), r);
+    sample(&p, row, r);
 }
 
 static void put_string(const char *s)
@@ -114,6 +181,8 @@ static void put_string(const char *s)
             putchar('\\');
         if ((unsigned char)*s >= 0x20)
             putchar(*s);
+        else
+            printf("\\u%04x", *s);
     }
     putchar('"');
 }
@@ -121,8 +190,13 @@ static void put_string(const char *s)
 static void say(const struct result *r)
 {
     if (r->ok) {
-        printf("{\"ok\": true, \"takes\": \"%s\", \"us\": %ld, \"size\": %zu}\n", r->takes, r->us,
-               r->size);
+        printf("{\"ok\": true, \"takes\": \"%s\", \"us\": %ld, \"size\": %zu, \"samples\": [",
+               r->takes, r->us, r->size);
+        for (int i = 0; i < r->n_samples; i++) {
+            printf("%s", i ? ", " : "");
+            put_string(r->sample[i]);
+        }
+        printf("]}\n");
     } else {
         printf("{\"ok\": false, \"us\": %ld, \"why\": ", r->us);
         put_string(r->why);
@@ -158,7 +232,8 @@ static void each_line(FILE *f, const char *name)
     ssize_t len;
     for (long line = 1; (len = getline(&text, &cap, f)) > 0; line++) {
         struct tr_json_fault fault;
-        struct result r = {.ok = false};
+        static struct result r;
+        memset(&r, 0, sizeof r);
         struct tr_json_doc *doc = tr_json_parse(text, (size_t)len, &fault);
         if (!doc) {
             fprintf(stderr, "%s:%ld: %s\n", name, line, fault.why);
