@@ -34,5 +34,7 @@ void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bound
         .grpc_request = tr_grpc_request_bytes(),
         .grpc_requests = TR_GRPC_REQUESTS,
         .tls = c->tls_cert ? TR_TLS_BYTES : 0,
+        .tls_busy = TR_TLS_BUSY_BYTES,
+        .tls_idle = TR_TLS_IDLE_BYTES,
     };
 }

@@ -364,7 +364,7 @@ int tr_fe_open(struct tr_fe *fe, struct tr_shm *s, const struct tr_frontend_conf
     tr_emit_init(&fe->frame);
     if (open_model(fe, err))
         goto fail;
-    if (c->tls_cert && !(fe->tls = tr_tls_open(c->tls_cert, c->tls_key, err)))
+    if (c->tls_cert && !(fe->tls = tr_tls_open(c->tls_cert, c->tls_key, c->tls_tickets, err)))
         goto fail;
     tr_area_init(s);
     fe->control_seen = UINT32_MAX; /* whatever it says is news */

@@ -29,6 +29,8 @@
 /* The flags of DESIGN 8 that a frontend needs; the supervisor fills it before it forks.  Strings and
  * arrays are borrowed for the life of the process.  Times are nanoseconds, 0 = off where a flag may be
  * switched off. */
+enum { TR_TICKET_BYTES = 80 /* as OpenSSL has them: a name of 16, keys of 32 for HMAC and AES */ };
+
 struct tr_frontend_config {
     unsigned number;       /* which frontend: "tokenring: frontend N" */
     const int *listen_fds; /* listening sockets, non-blocking; shared with the other frontends */
@@ -64,7 +66,9 @@ struct tr_frontend_config {
     uint64_t keepalive_ns;      /* idle connection */
     const char *tls_cert;       /* --tls-cert, --tls-key: both or none (NULL) */
     const char *tls_key;
-    const char *cors_origin; /* --cors: value of Access-Control-Allow-Origin; NULL: none */
+    unsigned char
+        tls_tickets[TR_TICKET_BYTES]; /* keys of the tickets, random: those of all frontends */
+    const char *cors_origin;          /* --cors: value of Access-Control-Allow-Origin; NULL: none */
 };
 
 /* What one stream can take in a frontend, in bytes; sums of constants and flags. */
@@ -82,10 +86,11 @@ struct tr_stream_bounds {
     /* a connection of HTTP/2 carries up to h2_streams requests; besides what each takes: */
     size_t h2_conn, h2_stream;
     unsigned h2_streams;
-    size_t grpc_call;     /* one of gRPC, which is such a request */
-    size_t grpc_request;  /* in it, besides the stream */
-    size_t grpc_requests; /* of one call at a time */
-    size_t tls;           /* of a connection, besides; 0: plain */
+    size_t grpc_call;          /* one of gRPC, which is such a request */
+    size_t grpc_request;       /* in it, besides the stream */
+    size_t grpc_requests;      /* of one call at a time */
+    size_t tls;                /* of a connection in its handshake, besides; 0: plain */
+    size_t tls_busy, tls_idle; /* then, with records under way and without */
 };
 void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bounds *b);
 

@@ -5,6 +5,7 @@
  * in the stream of records is what acknowledgements speak of. */
 #include "frontend/tls.h"
 
+#include "frontend/frontend.h"
 #include "frontend/marks.h"
 
 #include <openssl/err.h>
@@ -15,7 +16,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { RECORD_BYTES = 16 << 10 };
+enum {
+    RECORD_BYTES = 16 << 10,
+    SHAKE_BYTES = 16 << 10 /* from the client, no certificate among them: usually less than 3 KiB */
+};
 
 struct tr_tls {
     SSL_CTX *ctx;
@@ -25,6 +29,7 @@ struct tr_tls {
 struct tr_tls_conn {
     SSL *ssl;
     int fd;
+    size_t shake_left;     /* bytes the handshake may still bring; SIZE_MAX: it is over */
     uint64_t wire;         /* bytes the kernel has taken */
     struct tr_marks marks; /* of plain bytes in them */
 };
@@ -49,8 +54,12 @@ static int wire_write(BIO *b, const char *data, size_t len, size_t *done)
 static int wire_read(BIO *b, char *buf, size_t len, size_t *done)
 {
     struct tr_tls_conn *t = BIO_get_data(b);
-    ssize_t n = recv(t->fd, buf, len, MSG_DONTWAIT);
+    ssize_t n = -1;
     BIO_clear_retry_flags(b);
+    if (t->shake_left)
+        n = recv(t->fd, buf, len < t->shake_left ? len : t->shake_left, MSG_DONTWAIT);
+    else /* OpenSSL would keep 130 KiB of a ClientHello, and more than three times that to look at it */
+        errno = EMSGSIZE;
     if (n <= 0) {
         if (n == 0)
             BIO_set_flags(b, BIO_FLAGS_IN_EOF);
@@ -58,6 +67,8 @@ static int wire_read(BIO *b, char *buf, size_t len, size_t *done)
             BIO_set_retry_read(b);
         return 0;
     }
+    if (t->shake_left != SIZE_MAX)
+        t->shake_left -= (size_t)n;
     *done = (size_t)n;
     return 1;
 }
@@ -142,14 +153,26 @@ static int configure(SSL_CTX *ctx)
            SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") == 1;
 }
 
-struct tr_tls *tr_tls_open(const char *cert, const char *key, struct tr_errbuf *err)
+/* Another count of bytes would be another library's form of them. */
+static bool take_tickets(SSL_CTX *ctx, const unsigned char *tickets)
+{
+    unsigned char keys[TR_TICKET_BYTES];
+    memcpy(keys, tickets, sizeof(keys));
+    bool good = SSL_CTX_get_tlsext_ticket_keys(ctx, NULL, 0) == sizeof(keys) &&
+                SSL_CTX_set_tlsext_ticket_keys(ctx, keys, sizeof(keys)) == 1;
+    OPENSSL_cleanse(keys, sizeof(keys));
+    return good;
+}
+
+struct tr_tls *tr_tls_open(const char *cert, const char *key, const unsigned char *tickets,
+                           struct tr_errbuf *err)
 {
     struct tr_tls *t = calloc(1, sizeof(*t));
     if (t) {
         t->ctx = SSL_CTX_new(TLS_server_method());
         t->wire = make_wire();
     }
-    if (!t || !t->ctx || !t->wire || !configure(t->ctx))
+    if (!t || !t->ctx || !t->wire || !configure(t->ctx) || !take_tickets(t->ctx, tickets))
         tr_errf(err, -EINVAL, "TLS cannot be set up");
     else if (load(t->ctx, cert, key, err) == 0)
         return t;
@@ -178,6 +201,7 @@ struct tr_tls_conn *tr_tls_conn_new(struct tr_tls *t, int fd)
         return NULL;
     }
     c->fd = fd;
+    c->shake_left = SHAKE_BYTES;
     BIO_set_data(b, c);
     BIO_set_init(b, 1);
     SSL_set_bio(c->ssl, b, b);
@@ -218,8 +242,10 @@ int tr_tls_shake(struct tr_tls_conn *t)
     ERR_clear_error();
     errno = 0;
     int ret = SSL_do_handshake(t->ssl);
-    if (ret == 1)
+    if (ret == 1) {
+        t->shake_left = SIZE_MAX;
         return 1;
+    }
     return outcome(t, ret) < 0 && errno == EAGAIN ? 0 : -1;
 }
 

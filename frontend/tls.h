@@ -12,7 +12,8 @@
  *   T2  the end of an answer shows as close_notify before the FIN; a cut has none
  *   T3  files are read when the context is made, before the sandbox
  *
- * Memory: TR_TLS_BYTES for each connection; the buffers of records are given back while it is idle. */
+ * Memory: TR_TLS_BYTES for each connection in its handshake, which may bring 16 KiB; the buffers of records
+ * are given back while it is idle. */
 #ifndef TR_FRONTEND_TLS_H
 #define TR_FRONTEND_TLS_H
 
@@ -26,11 +27,14 @@
 struct tr_tls;      /* what all connections share: certificate, key, choices */
 struct tr_tls_conn; /* one of them */
 
-/* Two records of 16 KiB in the making, and the state of one connection. */
-enum { TR_TLS_BYTES = 96 << 10 };
+/* Of one connection, measured with OpenSSL 3.0.19 by tests/unit/frontend/test_tls.c, and some room: at
+ * most (70.8 KiB, in the handshake), with a record under way in both directions (45.7), idle (13.2). */
+enum { TR_TLS_BYTES = 80 << 10, TR_TLS_BUSY_BYTES = 52 << 10, TR_TLS_IDLE_BYTES = 16 << 10 };
 
-/* NULL with a sentence that names the file. */
-struct tr_tls *tr_tls_open(const char *cert, const char *key, struct tr_errbuf *err);
+/* NULL with a sentence that names the file.  `tickets`: TR_TICKET_BYTES (frontend.h), copied; what one who
+ * had the same gave to a client is good here too. */
+struct tr_tls *tr_tls_open(const char *cert, const char *key, const unsigned char *tickets,
+                           struct tr_errbuf *err);
 void tr_tls_close(struct tr_tls *t);
 
 /* For the server's side of fd, which is borrowed.  NULL: no memory. */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -354,7 +355,10 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
             "a call of gRPC takes %.1f KiB besides, and %.1f KiB for each of at most %zu requests",
             (double)b.grpc_call / kib, (double)b.grpc_request / kib, b.grpc_requests);
     if (b.tls)
-        tr_log(TR_LOG_INFO, "TLS takes %.1f KiB of a connection besides", (double)b.tls / kib);
+        tr_log(TR_LOG_INFO,
+               "TLS takes up to %.1f KiB of a connection besides while it begins, then %.1f KiB, "
+               "idle %.1f KiB",
+               (double)b.tls / kib, (double)b.tls_busy / kib, (double)b.tls_idle / kib);
     if (h->frontend.resume_window_ns)
         tr_log(TR_LOG_INFO,
                "up to %u resumable streams are kept for %.0f s without a reader, with %.1f KiB "
@@ -407,6 +411,7 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
         return ret;
     configure_engine(h);
     configure_frontend(h, &c);
+    tr_heritage_new_tickets(h);
     configure_ledger(h);
     tell_bounds(h, &c);
     return open_observer(h, &c, err);
@@ -422,4 +427,18 @@ void tr_heritage_fini(struct tr_heritage *h)
         close(h->pieces.fd);
     tr_observe_close(&h->observer);
     tr_shm_close_fds(&h->fds);
+}
+
+void tr_heritage_new_tickets(struct tr_heritage *h)
+{
+    unsigned char *keys = h->frontend.tls_tickets;
+
+    /* So few bytes never come in part and never wait once the kernel has booted. */
+    while (getrandom(keys, TR_TICKET_BYTES, 0) != TR_TICKET_BYTES)
+        ;
+}
+
+void tr_heritage_drop_tickets(struct tr_heritage *h)
+{
+    explicit_bzero(h->frontend.tls_tickets, TR_TICKET_BYTES);
 }

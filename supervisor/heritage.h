@@ -2,7 +2,7 @@
 /* supervisor/heritage.h - everything a child inherits, in one struct.
  *
  * Filled by the supervisor before the first fork and not changed afterwards, so that a replacement
- * starts with exactly what its predecessor had. */
+ * starts with exactly what its predecessor had; but for the keys of TLS tickets, which a SIGHUP renews. */
 #ifndef TR_SUPERVISOR_HERITAGE_H
 #define TR_SUPERVISOR_HERITAGE_H
 
@@ -45,5 +45,10 @@ struct tr_heritage {
  * filled.  0, or -errno and one clear sentence. */
 int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err);
 void tr_heritage_fini(struct tr_heritage *h);
+
+/* Other keys for TLS tickets, for frontends that are forked from now on. */
+void tr_heritage_new_tickets(struct tr_heritage *h);
+/* In a child that serves no clients: it has none. */
+void tr_heritage_drop_tickets(struct tr_heritage *h);
 
 #endif

@@ -97,8 +97,10 @@ static void become(struct tr_heritage *h, const char *title, int death)
         _exit(1);
 }
 
-static void close_listeners(struct tr_heritage *h)
+/* Clients are the frontends'. */
+static void leave_clients(struct tr_heritage *h)
 {
+    tr_heritage_drop_tickets(h);
     for (unsigned i = 0; i < h->n_listen; i++)
         close(h->listen_fds[i]);
 }
@@ -140,7 +142,7 @@ pid_t tr_process_engine(struct tr_heritage *h, uint32_t epoch)
     struct tr_shm s;
     become(h, "tokenring: engine", SIGKILL);
     tr_log_init("engine", h->opt.log_format);
-    close_listeners(h);
+    leave_clients(h);
     attach(h, &s, TR_ROLE_ENGINE, 0, epoch);
     exit(tr_engine_main(&s, &h->engine));
 }
@@ -172,7 +174,7 @@ pid_t tr_process_ledger(struct tr_heritage *h)
     close_weights(h);
     signal(SIGTERM, SIG_DFL);
     tr_log_init("ledger", h->opt.log_format);
-    close_listeners(h);
+    leave_clients(h);
     attach(h, &s, TR_ROLE_LEDGER, 0, 1);
     exit(tr_ledger_main(&s, &h->ledger));
 }

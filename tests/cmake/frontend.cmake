@@ -12,6 +12,7 @@ tr_unit_test(frontend fields)
 tr_unit_test(frontend messages)
 tr_unit_test(frontend protocol PkgConfig::EVENT)
 tr_unit_test(frontend balance PkgConfig::EVENT)
+tr_unit_test(frontend tls PkgConfig::OPENSSL)
 tr_unit_test(frontend grpc)
 tr_unit_test(frontend oip)
 

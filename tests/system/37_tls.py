@@ -91,6 +91,45 @@ def http2():
         h.close()
 
 
+@test
+def tickets():
+    """A session goes on at any frontend, also at one that took the place of another, until a SIGHUP."""
+    with TlsServer(TINY, ledger=False, frontends=3) as s:
+        def ask(context, session=None):
+            """An answer over a new connection: (whether the session went on, the one it has now)."""
+            with contextlib.closing(TlsConn(s.port, context, session=session)) as c:
+                c.send(request("GET", "/health"))
+                equal(c.response().status, 200, "an answer")
+                at.add(next((p for p in s.processes()["frontend"] if c.sock.getsockname()[1] in clients_of(p, s.port)), 0))
+                return c.sock.session_reused, c.sock.session
+
+        at = set()
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context = ssl.create_default_context(cafile=FILES["ec"]["tls_cert"])
+            context.minimum_version = context.maximum_version = version
+            for _ in range(60):  # a crowd spreads, single ones need not
+                crowd = [s.conn() for _ in range(6)]
+                reused, session = ask(context)
+                check(not reused, f"{version.name}: the first one is new")
+                at.clear()
+                for _ in range(12):
+                    check(ask(context, session)[0], f"{version.name}: it goes on", at)
+                for c in crowd:
+                    c.close()
+                if len(at) > 1:
+                    break
+            check(len(at) > 1, f"{version.name}: at several frontends", at)
+            os.kill(s.processes()["frontend"][0], signal.SIGKILL)
+            check(until(lambda: len(s.processes()["frontend"]) == 3), "another frontend")
+            check(all(ask(context, session)[0] for _ in range(12)), f"{version.name}: also after a death")
+        old = set(s.processes()["frontend"])
+        s.child.send_signal(signal.SIGHUP)
+        check(until(lambda: not old & set(s.processes()["frontend"]) and len(s.processes()["frontend"]) == 3), "replaced")
+        reused, session = ask(context, session)
+        check(not reused, "after a SIGHUP keys are others")
+        check(ask(context, session)[0], "and good again")
+
+
 # ---- other carriers -------------------------------------------------------------------------------------
 
 STREAM = oip.INFER + "ModelStreamInfer"

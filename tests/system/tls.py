@@ -41,9 +41,10 @@ class TlsServer(Server):
 
 
 class TlsConn(Conn):
-    def __init__(self, port, context, rcvbuf=0, wait=WAIT):
+    def __init__(self, port, context, rcvbuf=0, wait=WAIT, session=None):
         super().__init__(port, rcvbuf, wait)
-        self.sock = context.wrap_socket(self.sock, server_hostname="localhost", suppress_ragged_eofs=False)
+        self.sock = context.wrap_socket(self.sock, server_hostname="localhost", suppress_ragged_eofs=False,
+                                        session=session)
 
     def more(self, most=65536):
         try:
