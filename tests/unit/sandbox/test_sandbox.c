@@ -363,12 +363,6 @@ static int threads_and_memory(const void *arg)
     return 0;
 }
 
-static int is_named(const void *arg)
-{
-    (void)arg;
-    return prctl(PR_SET_NAME, "masks", 0, 0, 0) != 0;
-}
-
 static int serves(const void *arg)
 {
     (void)arg;
@@ -393,7 +387,6 @@ Test(sandbox, threads_start_and_memory_grows, .init = prepare)
 {
     ENDS(TR_SANDBOX_FRONTEND, threads_and_memory, NULL, "frontend");
     ENDS(TR_SANDBOX_ENGINE, threads_and_memory, NULL, "engine");
-    ENDS(TR_SANDBOX_ENGINE, is_named, NULL, "the engine's other threads have names");
 }
 
 Test(sandbox, a_client_is_accepted_and_served, .init = prepare)
