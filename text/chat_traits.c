@@ -23,6 +23,13 @@ struct probe {
     struct tr_chat_text out;
 };
 
+/* How a template is asked. */
+struct asker {
+    const struct tr_chat *chat;
+    bool text_arguments;
+    bool tools; /* there are some: a few templates take no conversation without */
+};
+
 static const char call_name[] = "zq_call", call_value[] = "zqvalue", tool_name[] = "zq_tool";
 
 static struct tr_jv *str(struct tr_jctx *c, const char *s)
@@ -107,8 +114,7 @@ static void probe_close(struct probe *p)
 }
 
 /* The probe is to be closed whatever became of it. */
-static void probe_open(struct probe *p, const struct tr_chat *chat, const struct turn *turns,
-                       size_t n, bool text_arguments, bool tools)
+static void probe_open(struct probe *p, const struct asker *a, const struct turn *turns, size_t n)
 {
     static const struct tm now = {.tm_year = 124, .tm_mon = 6, .tm_mday = 26, .tm_yday = 207};
     const struct tr_jlimits limits = {.memory = PROBE_MEMORY, .steps = PROBE_STEPS};
@@ -121,14 +127,14 @@ static void probe_open(struct probe *p, const struct tr_chat *chat, const struct
     tr_jctx_set_now(c, &now); /* two renderings of the same are the same */
     struct tr_jv *vars = tr_jv_dict(c), *messages = tr_jv_list(c);
     for (size_t i = 0; i < n; i++)
-        (void)tr_jv_append(c, messages, make_message(c, &turns[i], text_arguments));
+        (void)tr_jv_append(c, messages, make_message(c, &turns[i], a->text_arguments));
     set(c, vars, "messages", messages);
-    set(c, vars, "tools", tools ? make_tools(c) : tr_jv_none(c));
+    set(c, vars, "tools", a->tools ? make_tools(c) : tr_jv_none(c));
     set(c, vars, "documents", tr_jv_none(c));
     set(c, vars, "add_generation_prompt", tr_jv_bool(c, true));
     set(c, vars, "bos_token", str(c, ""));
     set(c, vars, "eos_token", str(c, ""));
-    if (tr_chat_render(chat, c, vars, &p->out, &ignored))
+    if (tr_chat_render(a->chat, c, vars, &p->out, &ignored))
         p->out = (struct tr_chat_text){.text = ""};
 }
 
@@ -150,8 +156,8 @@ static bool is_quoted(const struct probe *p, const char *word)
 }
 
 /* What form the content of turn k may have. */
-static enum tr_chat_content ask_content(const struct tr_chat *chat, const struct turn *turns,
-                                        size_t n, size_t k, bool text_arguments)
+static enum tr_chat_content ask_content(const struct asker *a, const struct turn *turns, size_t n,
+                                        size_t k)
 {
     enum tr_chat_content answer = TR_CHAT_STRING;
     struct turn changed[4];
@@ -159,8 +165,8 @@ static enum tr_chat_content ask_content(const struct tr_chat *chat, const struct
 
     memcpy(changed, turns, n * sizeof(*turns));
     changed[k].form = PARTS;
-    probe_open(&s, chat, turns, n, text_arguments, false);
-    probe_open(&p, chat, changed, n, text_arguments, false);
+    probe_open(&s, a, turns, n);
+    probe_open(&p, a, changed, n);
     if (has(&s, turns[k].text))
         answer = same(&s, &p) ? TR_CHAT_EITHER : TR_CHAT_STRING;
     else if (has(&p, turns[k].text) && !is_quoted(&p, turns[k].text))
@@ -170,7 +176,7 @@ static enum tr_chat_content ask_content(const struct tr_chat *chat, const struct
     return answer;
 }
 
-static void ask_contents(const struct tr_chat *chat, struct tr_chat_traits *out)
+static void ask_contents(const struct asker *a, struct tr_chat_traits *out)
 {
     static const struct turn system[] = {{"system", "zqsystem", STRING, false},
                                          {"user", "zquser", STRING, false}},
@@ -178,34 +184,39 @@ static void ask_contents(const struct tr_chat *chat, struct tr_chat_traits *out)
                                        {"assistant", "zqanswer", STRING, false},
                                        {"user", "zqthanks", STRING, false}};
 
-    out->content[TR_CHAT_SYSTEM] = ask_content(chat, system, 2, 0, false);
-    out->content[TR_CHAT_USER] = ask_content(chat, talk, 3, 0, false);
+    out->content[TR_CHAT_SYSTEM] = ask_content(a, system, 2, 0);
+    out->content[TR_CHAT_USER] = ask_content(a, talk, 3, 0);
     /* Where the user's are lists, a conversation of strings says nothing about others. */
     struct turn mixed[3];
     memcpy(mixed, talk, sizeof(mixed));
     if (out->content[TR_CHAT_USER] == TR_CHAT_PARTS)
         mixed[0].form = mixed[2].form = PARTS;
-    out->content[TR_CHAT_ASSISTANT] = ask_content(chat, mixed, 3, 1, false);
+    out->content[TR_CHAT_ASSISTANT] = ask_content(a, mixed, 3, 1);
 }
 
-static bool shows(const struct tr_chat *chat, const struct turn *turns, size_t n, bool text,
-                  const char *word)
+static bool shows(const struct asker *a, const struct turn *turns, size_t n, const char *word)
 {
     struct probe p;
 
-    probe_open(&p, chat, turns, n, text, false);
-    bool yes = has(&p, word) && !has(&p, "None");
+    probe_open(&p, a, turns, n);
+    bool yes = has(&p, word);
     probe_close(&p);
     return yes;
 }
 
-/* Which form of the arguments is printed as JSON; an object if both are. */
-static bool wants_text(const struct tr_chat *chat, const struct turn *turns, size_t n)
+static struct asker with_text(const struct asker *a, bool text)
 {
+    return (struct asker){a->chat, text, a->tools};
+}
+
+/* Which form of the arguments is printed as JSON; an object if both are. */
+static bool wants_text(const struct asker *a, const struct turn *turns, size_t n)
+{
+    const struct asker with = with_text(a, true), without = with_text(a, false);
     struct probe object, text;
 
-    probe_open(&object, chat, turns, n, false, false);
-    probe_open(&text, chat, turns, n, true, false);
+    probe_open(&object, &without, turns, n);
+    probe_open(&text, &with, turns, n);
     bool object_fits = has(&object, call_value) && !has(&object, "'zqkey'");
     bool text_fits = has(&text, "{\"zqkey\": \"zqvalue\"}");
     probe_close(&object);
@@ -213,9 +224,10 @@ static bool wants_text(const struct tr_chat *chat, const struct turn *turns, siz
     return text_fits && !object_fits;
 }
 
-static void ask_calls(const struct tr_chat *chat, struct tr_chat_traits *out)
+static void ask_calls(struct asker *a, struct tr_chat_traits *out)
 {
     static const enum form blanks[] = {STRING, NONE, ABSENT};
+    const struct asker with = with_text(a, true), without = with_text(a, false);
     enum form user = out->content[TR_CHAT_USER] == TR_CHAT_PARTS ? PARTS : STRING;
     struct turn turns[] = {{"user", "zquser", user, false},
                            {"assistant", "", STRING, true},
@@ -224,33 +236,38 @@ static void ask_calls(const struct tr_chat *chat, struct tr_chat_traits *out)
     for (size_t i = 0; i < 3 && !out->shows_calls; i++) {
         turns[1].form = blanks[i];
         out->shows_calls =
-            shows(chat, turns, 3, false, call_name) || shows(chat, turns, 3, true, call_name);
+            (shows(&without, turns, 3, call_name) || shows(&with, turns, 3, call_name)) &&
+            !(i && shows(&without, turns, 3, "None"));
         if (out->shows_calls)
             out->blank = (enum tr_chat_blank)i;
     }
     if (!out->shows_calls)
         turns[1].form = STRING;
-    out->text_arguments = out->shows_calls && wants_text(chat, turns, 3);
-    out->content[TR_CHAT_TOOL] = ask_content(chat, turns, 3, 2, out->text_arguments);
+    out->text_arguments = out->shows_calls && wants_text(a, turns, 3);
+    a->text_arguments = out->text_arguments;
+    out->content[TR_CHAT_TOOL] = ask_content(a, turns, 3, 2);
     turns[2].form = out->content[TR_CHAT_TOOL] == TR_CHAT_PARTS ? PARTS : STRING;
-    out->shows_results = shows(chat, turns, 3, out->text_arguments, "zqresult");
+    out->shows_results = shows(a, turns, 3, "zqresult");
 }
 
-static void ask_tools(const struct tr_chat *chat, struct tr_chat_traits *out)
+/* Whether the template takes a user's message with tools, or without. */
+static bool takes(const struct tr_chat *chat, bool tools, const char *word)
 {
-    const struct turn turn = {"user", "zquser",
-                              out->content[TR_CHAT_USER] == TR_CHAT_PARTS ? PARTS : STRING, false};
-    struct probe p;
+    const struct asker a = {chat, false, tools};
+    const struct turn string = {"user", "zquser", STRING, false},
+                      parts = {"user", "zquser", PARTS, false};
 
-    probe_open(&p, chat, &turn, 1, false, true);
-    out->shows_tools = has(&p, tool_name);
-    probe_close(&p);
+    return shows(&a, &string, 1, word) || shows(&a, &parts, 1, word);
 }
 
 void tr_chat_traits(const struct tr_chat *chat, struct tr_chat_traits *out)
 {
+    struct asker a = {.chat = chat};
+
     memset(out, 0, sizeof(*out));
-    ask_contents(chat, out);
-    ask_calls(chat, out);
-    ask_tools(chat, out);
+    out->shows_tools = takes(chat, true, tool_name);
+    a.tools = out->shows_tools && !takes(chat, false, "zquser");
+    ask_contents(&a, out);
+    a.tools = out->shows_tools;
+    ask_calls(&a, out);
 }

@@ -82,6 +82,15 @@ Test(chat_traits, calls_may_need_text_or_the_absence_of_content)
     cr_expect(traits.shows_calls && !traits.text_arguments && traits.blank == TR_CHAT_ABSENT);
 }
 
+Test(chat_traits, a_template_that_takes_nothing_without_tools_is_asked_with_them)
+{
+    ask("{% for t in tools %}{{ t.function.name }}{% endfor %}{% for m in messages %}"
+        "{% if m.content is string %}{{ m.content }}{% else %}{{ m.content[0].text }}{% endif %}"
+        "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}{% endfor %}");
+    cr_expect(traits.shows_tools && traits.shows_calls && traits.shows_results);
+    cr_expect(is_all(TR_CHAT_EITHER));
+}
+
 Test(chat_traits, a_template_that_refuses_or_never_ends_is_asked_no_more)
 {
     ask("{{ raise_exception('no') }}");
