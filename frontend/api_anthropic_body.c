@@ -197,12 +197,8 @@ static int output_config(struct tr_anthropic *w, const struct tr_json *v)
     tr_emit_key(w->e, "response_format");
     tr_emit_obj(w->e);
     tr_emit_kstr(w->e, "type", "json_schema");
-    tr_emit_key(w->e, "json_schema");
-    tr_emit_obj(w->e);
-    tr_emit_kstr(w->e, "name", "output");
     if (tr_anthropic_copy(w, "schema", schema))
         return -EINVAL;
-    tr_emit_obj_end(w->e);
     tr_emit_obj_end(w->e);
     return 0;
 }

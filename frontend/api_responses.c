@@ -48,8 +48,9 @@ static const struct tr_field_row fields[] = {
     TR_FIELD("stream_options", "", "object; needs `stream`", "none",
              "`include_obfuscation` is taken and ignored"),
     TR_FIELD("temperature", "", "0 … 2", "1", "0 is greedy"),
-    TR_FIELD("text", "", "object", "none", "a `format` other than `text` is refused"),
-    TR_FIELD("text.format", "response_format", "object", "`text`", "others are refused"),
+    TR_FIELD("text", "", "object", "none", "`format`; `verbosity` is taken and ignored"),
+    TR_FIELD("text.format", "response_format", "`text`, `json_object` or `json_schema` as `type`",
+             "`text`", "what the answer is: [structured output](structured-output.md)"),
     TR_FIELD("tool_choice", "", "`auto` or `none`", "`auto`", "tools are not called"),
     TR_FIELD("tools", "", "array", "none", "refused unless it is empty"),
     TR_FIELD("top_logprobs", "", "0 … 20", "0", "alternatives to each token; asks for `include`"),
@@ -251,8 +252,8 @@ static void tools(const struct tr_responses_in *t)
         put_or_nest(t, choice, "function");
     }
     if (format && format->type != TR_JSON_NULL) {
-        tr_emit_key(t->out, "response_format");
-        put_or_nest(t, format, "json_schema");
+        tr_emit_key(t->out, "response_format"); /* which takes it flat, as it is here */
+        tr_emit_json(t->out, t->doc, format);
     }
 }
 

@@ -3,12 +3,12 @@
  *
  * Path: http > [ask] > tokens > subq > engine > step > ring > detok > event > socket
  *
- * A field asks for it (params_grammar.c reads it into the ask's `wish`); it
+ * Fields of many names ask for one of five things (params_grammar.c reads them into the ask's `wish`); it
  * is compiled with the prompt, on a worker, into the image that goes to the engine (grammar/program.h).
  * Whoever has more to say about the form of an answer (tools) makes a node of the wish, puts it beside
  * his own, and installs the whole.
  *
- * Faults name the field.  Frontend only, pure, any
+ * Faults name the field, and in a schema the place in it, as the body has it.  Frontend only, pure, any
  * thread. */
 #ifndef TR_FRONTEND_GRAMMAR_H
 #define TR_FRONTEND_GRAMMAR_H
@@ -19,12 +19,16 @@
 
 enum tr_wish_kind {
     TR_WISH_NONE,
+    TR_WISH_OBJECT, /* any JSON object */
+    TR_WISH_SCHEMA, /* a JSON Schema, or the text of one */
+    TR_WISH_REGEX,
+    TR_WISH_GBNF,
     TR_WISH_CHOICE /* one of some strings */
 };
 
 struct tr_wish {
     enum tr_wish_kind kind;
-    const struct tr_json *value; /* in the ask's document */
+    const struct tr_json *value; /* in the ask's document; of OBJECT nothing is looked at */
     const char *field;           /* what asks for it, for faults; static */
 };
 

@@ -51,14 +51,6 @@ static int refuse_formats(struct tr_param_reader *r)
 {
     const struct tr_json *v;
 
-    if ((v = r->v[F_response_format])) {
-        const struct tr_json *t = TR_JSON_GET(v, "type");
-        if (v->type != TR_JSON_OBJECT || !tr_json_is(t, TR_JSON_STRING))
-            return TR_PARAM_BAD(r, F_response_format,
-                                "response_format must be an object with a type that is a string.");
-        if (!TR_JSON_EQ(t, "text"))
-            return tr_param_unsupported(r, F_response_format, NULL);
-    }
     if ((v = r->v[F_modalities])) {
         if (v->type != TR_JSON_ARRAY)
             return TR_PARAM_BAD(r, F_modalities, "modalities must be an array.");

@@ -31,6 +31,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     47_silence
     48_matrix
     48_text
+    49_structured
     50_cancel
     52_disconnect
     53_counting

@@ -286,8 +286,9 @@ def refusals():
             (ask(tools=[{"type": "web_search_20250305", "name": "web_search"}]), "tools[0].type", "unsupported_parameter"),
             (ask(tool_choice={"type": "any"}), "tool_choice", "unsupported_parameter"),
             (ask(thinking={"type": "enabled", "budget_tokens": 1024}), "thinking", "unsupported_parameter"),
-            (ask(output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}}), "output_config",
-             "unsupported_parameter"),
+            (ask(output_config={"format": {"type": "json_schema", "schema": {"type": "foo"}}}),
+             "output_config.format.schema.type", "invalid_value"),
+            (ask(output_format={"type": "json_schema", "schema": {}}), "output_format", "unsupported_parameter"),
             (ask(mcp_servers=[{"type": "url"}]), "mcp_servers", "unsupported_parameter")):
         for stream in ({}, {"stream": True}):
             wrong(S.post(MESSAGES, dict(body, **{k: v for k, v in stream.items() if k not in body}), headers=VERSION), 400,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of JSON Schema as docs/*.schema.json use.  A word that is not known here is an error: no rule
+"""As much of JSON Schema as docs/*.schema.json and 49_structured.py use.  A word that is not known here is an error: no rule
 may stand in a schema without being checked."""
 import re
 
@@ -21,6 +21,8 @@ class Schema:
 
     def faults(self, value, rule=None, at="$"):
         rule = self.root if rule is None else rule
+        if isinstance(rule, bool):
+            return [] if rule else [f"{at}: nothing is allowed here"]
         out = []
         for word, arg in rule.items():
             if word not in TOLD:
@@ -38,6 +40,25 @@ class Schema:
         all_faults = [self.faults(value, r, at) for r in arg]
         n = sum(not f for f in all_faults)
         return [] if n == 1 else [f"{at}: {n} of the alternatives fit {value!r:.300}: {min(all_faults, key=len)}"]
+
+    def _anyOf(self, value, arg, rule, at):
+        all_faults = [self.faults(value, r, at) for r in arg]
+        return [] if not all(all_faults) else min(all_faults, key=len)
+
+    def _bound(self, value, kind, good, at, what):
+        return [f"{at}: {what} of {value!r:.100}"] if isinstance(value, kind) and not good(value) else []
+
+    def _minLength(self, value, arg, rule, at):
+        return self._bound(value, str, lambda v: len(v) >= arg, at, f"minLength {arg}")
+
+    def _maxLength(self, value, arg, rule, at):
+        return self._bound(value, str, lambda v: len(v) <= arg, at, f"maxLength {arg}")
+
+    def _minItems(self, value, arg, rule, at):
+        return self._bound(value, list, lambda v: len(v) >= arg, at, f"minItems {arg}")
+
+    def _maxItems(self, value, arg, rule, at):
+        return self._bound(value, list, lambda v: len(v) <= arg, at, f"maxItems {arg}")
 
     def _type(self, value, arg, rule, at):
         names = [arg] if isinstance(arg, str) else arg

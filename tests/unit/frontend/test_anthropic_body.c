@@ -153,7 +153,7 @@ Test(anthropic_body, stop_sequences_formats_and_thinking)
     becomes("{" ASK
             ",\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"x\":1}}}}",
             "{" HEAD ",\"messages\":[" SAY "],\"response_format\":{\"type\":\"json_schema\","
-            "\"json_schema\":{\"name\":\"output\",\"schema\":{\"x\":1}}}}");
+            "\"schema\":{\"x\":1}}}");
     becomes("{" ASK ",\"thinking\":{\"type\":\"adaptive\"}}", "{" HEAD ",\"messages\":[" SAY "]}");
     becomes("{" ASK ",\"thinking\":{\"type\":\"disabled\"}}",
             "{" HEAD ",\"messages\":[" SAY

@@ -177,7 +177,10 @@ Test(params, ranges_and_sizes)
         check("/v1/chat/completions", &rows[i]);
 }
 
-Test(params, choices_are_strings_that_say_something)
+#define SCHEMA                                                                                     \
+    "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":"
+
+Test(params, what_an_answer_obeys_is_one_thing_that_can_be_compiled)
 {
     static const struct row rows[] = {
         {"{" M ",\"guided_choice\":[\"a\",\"b\"]" SIM, 200, NULL},
@@ -185,6 +188,35 @@ Test(params, choices_are_strings_that_say_something)
         {"{" M ",\"guided_choice\":\"a\"" SIM, 400, "guided_choice"},
         {"{" M ",\"guided_choice\":[\"a\",1]" SIM, 400, "guided_choice"},
         {"{" M ",\"guided_choice\":[\"a\",\"\"]" SIM, 400, "guided_choice"},
+        {"{" M ",\"response_format\":{\"type\":\"json_object\"}" SIM, 200, NULL},
+        {"{" M "," SCHEMA "{\"type\":\"integer\"}}}" SIM, 200, NULL},
+        {"{" M "," SCHEMA "true}}" SIM, 200, NULL},
+        {"{" M "," SCHEMA "7}}" SIM, 400, "response_format.json_schema.schema"},
+        {"{" M "," SCHEMA "{\"items\":[7],\"properties\":{\"a\":{\"type\":\"foo\"}}}}}" SIM, 400,
+         NULL},
+        {"{" M "," SCHEMA "{\"properties\":{\"a\":{\"type\":\"foo\"}}}}}" SIM, 400,
+         "response_format.json_schema.schema.properties.a.type"},
+        {"{" M ",\"response_format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"foo\"}}" SIM,
+         400, "response_format.schema.type"},
+        {"{" M ",\"guided_json\":\"{\\\"type\\\":\\\"foo\\\"}\"" SIM, 400, "guided_json.type"},
+        {"{" M ",\"guided_json\":\"{\"" SIM, 400, "guided_json"},
+        {"{" M ",\"guided_json\":\"{\\\"type\\\":\\\"null\\\"}\"" SIM, 200, NULL},
+        {"{" M ",\"guided_json\":7" SIM, 400, "guided_json"},
+        {"{" M ",\"guided_regex\":\"a+\"" SIM, 200, NULL},
+        {"{" M ",\"guided_regex\":\"\"" SIM, 400, "guided_regex"},
+        {"{" M ",\"guided_regex\":\"(\"" SIM, 400, "guided_regex"},
+        {"{" M ",\"grammar\":\"root ::= [a-z]+\"" SIM, 200, NULL},
+        {"{" M ",\"guided_grammar\":\"root\"" SIM, 400, "guided_grammar"},
+        {"{" M
+         ",\"structured_outputs\":{\"regex\":\"a\",\"choice\":null,\"json_object\":false}" SIM,
+         200, NULL},
+        {"{" M ",\"structured_outputs\":{\"regex\":\"a\",\"choice\":[\"a\"]}" SIM, 400,
+         "structured_outputs.choice"},
+        {"{" M ",\"structured_outputs\":{\"xml\":1}" SIM, 400, "structured_outputs"},
+        {"{" M ",\"structured_outputs\":{\"json_object\":1}" SIM, 400,
+         "structured_outputs.json_object"},
+        {"{" M ",\"guided_regex\":\"a\",\"guided_choice\":[\"a\"]" SIM, 400, "guided_choice"},
+        {"{" M ",\"guided_regex\":\"a\",\"response_format\":{\"type\":\"text\"}" SIM, 200, NULL},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -244,7 +276,6 @@ Test(params, what_is_not_supported_is_named)
         {"{" M ",\"audio\":{\"voice\":\"x\"}" SIM, 400, "audio"},
         {"{" M ",\"store\":true" SIM, 400, "store"},
         {"{" M ",\"store\":false" SIM, 200, NULL},
-        {"{" M ",\"guided_json\":{\"a\":1}" SIM, 400, "guided_json"},
         {"{" M ",\"suffix\":\"x\"" SIM, 400, "suffix"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]" SIM, 400,
          "messages[0].content[0].type"},
