@@ -67,6 +67,7 @@ async function until(fn, limit = 60000) {
   }
 }
 
+const refused = async () => (await metrics())['requests_refused_total{reason="overloaded"}'] ?? 0;
 const ended = async (reason) => (await metrics())[`streams_ended_total{reason="${reason}"}`] ?? 0;
 
 // What fn does must end one request so, and leave nothing running.
@@ -78,8 +79,8 @@ async function cancels(claim, fn, area = 'cancel', reason = 'client_disconnected
   return out;
 }
 
-// The server has no place for so long; then those who hold them leave.
-async function full(ms, fn) {
+// The server has no place until it has refused somebody; then those who hold them leave.
+async function full(fn) {
   const body = JSON.stringify({...SAID, max_tokens: LONG, ignore_eos: true, stream: true});
   const held = [];
   for (let i = 0; i < 6; i++) {
@@ -89,10 +90,13 @@ async function full(ms, fn) {
     await new Promise((done) => s.once('data', done)); // admitted
     held.push(s);
   }
-  const left = sleep(ms).then(() => held.forEach((s) => s.destroy()));
+  const before = await refused();
+  let over = false;
+  const left = until(async () => over || (await refused()) > before).then(() => held.forEach((s) => s.destroy()));
   try {
     return await fn();
   } finally {
+    over = true;
     await left;
     await until(async () => (await metrics()).requests_running === 0);
   }

@@ -111,6 +111,10 @@ def ended(reason):
     return metrics().get('streams_ended_total{reason="%s"}' % reason, 0)
 
 
+def refused():
+    return metrics().get('requests_refused_total{reason="overloaded"}', 0)
+
+
 @contextlib.contextmanager
 def cancels(claim, area="cancel", reason="client_disconnected"):
     """What is done inside must end one request so, and leave nothing running."""
@@ -121,8 +125,8 @@ def cancels(claim, area="cancel", reason="client_disconnected"):
 
 
 @contextlib.contextmanager
-def full(seconds):
-    """The server has no place for so long; then those who hold them leave."""
+def full():
+    """The server has no place until it has refused somebody; then those who hold them leave."""
     port = int(URL.rsplit(":", 1)[1])
     body = json.dumps(dict(SAID, max_tokens=LONG, ignore_eos=True, stream=True)).encode()
     held = []
@@ -133,13 +137,17 @@ def full(seconds):
         s.recv(100)  # admitted
         held.append(s)
 
+    before, over = refused(), threading.Event()
+
     def leave():
+        until(lambda: over.is_set() or refused() > before)
         for s in held:
             s.close()
-    timer = threading.Timer(seconds, leave)
-    timer.start()
+    leaver = threading.Thread(target=leave)
+    leaver.start()
     try:
         yield
     finally:
-        timer.join()
+        over.set()
+        leaver.join()
         until(lambda: metrics()["requests_running"] == 0)

@@ -73,13 +73,13 @@ function kinds(model, stops) {
       check('error', /deadline/.test(JSON.stringify(why)), 'a stream that the server cannot finish', cut);
     },
     async retry() {
-      await full(2000, async () => {
+      await full(async () => {
         const e = await raises('retry', APICallError, () => one({maxOutputTokens: 3}), 'no place, without retries');
         equal('retry', [e?.statusCode, e?.isRetryable], [503, true], '503, which it would try again');
       });
-      await full(1500, async () =>
+      await full(async () =>
         equal('retry', (await one({maxOutputTokens: 3, maxRetries: 4})).text, (await words({max_tokens: 3}))[0], 'tries again until there is one'));
-      await full(1500, async () =>
+      await full(async () =>
         equal('retry', (await read(model, {maxOutputTokens: 3, maxRetries: 4})).text, (await words({max_tokens: 3}))[0], 'the same with a stream'));
     },
   };

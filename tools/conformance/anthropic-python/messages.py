@@ -116,13 +116,13 @@ def error():
 
 
 def retry():
-    with full(3):
+    with full():
         e = raises("retry", anthropic.APIStatusError, lambda: c.messages.create(**ask(3)), "no place, without retries")
         check("retry", e and e.status_code == 503 and e.type == "overloaded_error" and 0 < int(e.response.headers["retry-after"]) <= 60,
               "503, overloaded_error, with a Retry-After that it obeys", e)
-    with full(1.5):
+    with full():
         equal("retry", texts(c.with_options(max_retries=4).messages.create(**ask(3))), words(max_tokens=3)[0], "tries again until there is one")
-    with full(1.5):
+    with full():
         with c.with_options(max_retries=4).messages.stream(**ask(3)) as st:
             equal("retry", "".join(st.text_stream), words(max_tokens=3)[0], "the same with a stream")
 

@@ -67,11 +67,11 @@ def error():
 
 
 def retry():
-    with full(2):
+    with full():
         raises("retry", openai.InternalServerError, lambda: model(max_tokens=3).invoke(PROMPT), "no place, without retries")
-    with full(1.5):
+    with full():
         equal("retry", model(max_tokens=3, max_retries=4).invoke(PROMPT).content, words(max_tokens=3)[0], "tries again until there is one")
-    with full(1.5):
+    with full():
         equal("retry", joined(model(max_tokens=3, max_retries=4)), words(max_tokens=3)[0], "the same with a stream")
 
 

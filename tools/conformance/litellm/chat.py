@@ -58,9 +58,9 @@ def error():
 
 
 def retry():
-    with full(2):
+    with full():
         raises("retry", litellm.ServiceUnavailableError, lambda: ask(max_tokens=3), "no place, without retries")
-    with full(1.5):
+    with full():
         equal("retry", ask(max_tokens=3, max_retries=4).choices[0].message.content, words(max_tokens=3)[0], "tries again until there is one")
 
 

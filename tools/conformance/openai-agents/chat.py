@@ -85,9 +85,9 @@ async def cut_off():
 
 
 async def retry():
-    with full(2):
+    with full():
         await fails("retry", openai.InternalServerError, Runner.run(agent(), PROMPT), "no place, without retries")
-    with full(1.5):
+    with full():
         equal("retry", (await Runner.run(agent(4), PROMPT)).final_output, words(**SOON)[0], "tries again until there is one")
 
 

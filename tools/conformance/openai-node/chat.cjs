@@ -74,15 +74,15 @@ async function error() {
 }
 
 async function retry() {
-  await full(2000, async () => {
+  await full(async () => {
     const e = await raises('retry', OpenAI.InternalServerError, () => c.chat.completions.create({...SAID, max_tokens: 3}), 'no place, without retries');
     equal('retry', [e?.status, Number(e?.headers.get('retry-after')) > 0], [503, true], '503 with a Retry-After');
   });
-  await full(1500, async () => {
+  await full(async () => {
     const got = await c.chat.completions.create({...SAID, max_tokens: 3}, {maxRetries: 4});
     equal('retry', got.choices[0].message.content, (await words({max_tokens: 3}))[0], 'tries again until there is one');
   });
-  await full(1500, async () => {
+  await full(async () => {
     const got = await joined(await c.chat.completions.create({...SAID, max_tokens: 3, stream: true}, {maxRetries: 4}));
     equal('retry', got, (await words({max_tokens: 3}))[0], 'the same with a stream');
   });

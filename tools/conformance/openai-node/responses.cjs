@@ -119,12 +119,12 @@ async function error() {
 
 async function retry() {
   const ask = {...ASK, max_output_tokens: 3}, [text] = await words({max_tokens: 3});
-  await full(2000, async () => {
+  await full(async () => {
     const e = await raises('retry', OpenAI.InternalServerError, () => c.responses.create(ask), 'no place, without retries');
     equal('retry', [e?.status, Number(e?.headers.get('retry-after')) > 0], [503, true], '503 with a Retry-After');
   });
-  await full(1500, async () => equal('retry', (await c.responses.create(ask, {maxRetries: 4})).output_text, text, 'tries again until there is one'));
-  await full(1500, async () =>
+  await full(async () => equal('retry', (await c.responses.create(ask, {maxRetries: 4})).output_text, text, 'tries again until there is one'));
+  await full(async () =>
     equal('retry', joined(await all(await c.responses.create({...ask, stream: true}, {maxRetries: 4}))), text, 'the same with a stream'));
 }
 

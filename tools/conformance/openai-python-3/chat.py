@@ -100,13 +100,13 @@ def error():
 
 
 def retry():
-    with full(3):
+    with full():
         e = raises("retry", openai.InternalServerError, lambda: c.chat.completions.create(max_tokens=3, **SAID), "no place, without retries")
         check("retry", e and e.status_code == 503 and 0 < int(e.response.headers["retry-after"]) <= 120, "503 with a Retry-After that it obeys", e)
-    with full(1.5):
+    with full():
         got = c.with_options(max_retries=4).chat.completions.create(max_tokens=3, **SAID)
         equal("retry", got.choices[0].message.content, words(max_tokens=3)[0], "tries again until there is one")
-    with full(1.5):
+    with full():
         got = c.with_options(max_retries=4).chat.completions.create(max_tokens=3, stream=True, **SAID)
         equal("retry", joined(got), words(max_tokens=3)[0], "the same with a stream")
 

@@ -168,15 +168,15 @@ def error():
 
 def retry():
     text = words(max_tokens=3)[0]
-    with full(3):
+    with full():
         e = raises("retry", openai.InternalServerError, lambda: c.responses.create(max_output_tokens=3, **ASK), "no place, without retries")
         check("retry", e and e.status_code == 503 and 0 < int(e.response.headers["retry-after"]) <= 120, "503 with a Retry-After that it obeys", e)
     patient = c.with_options(max_retries=4)
-    with full(1.5):
+    with full():
         equal("retry", patient.responses.create(max_output_tokens=3, **ASK).output_text, text, "tries again until there is one")
-    with full(1.5):
+    with full():
         equal("retry", joined(patient.responses.create(max_output_tokens=3, stream=True, **ASK)), text, "the same with a stream")
-    with full(1.5):
+    with full():
         got = patient.responses.create(max_output_tokens=3, background=True, **ASK)
         equal("retry", finished(got.id).output_text, text, "the same in the background")
 

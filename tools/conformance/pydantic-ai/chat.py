@@ -59,9 +59,9 @@ async def error():
 
 
 async def retry():
-    with full(2):
+    with full():
         await fails("retry", (ModelHTTPError, ModelAPIError), agent(max_tokens=3).run(PROMPT), "no place, without retries")
-    with full(1.5):
+    with full():
         equal("retry", (await agent(4, max_tokens=3).run(PROMPT)).output, words(max_tokens=3)[0], "tries again until there is one")
 
 

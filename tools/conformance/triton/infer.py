@@ -167,13 +167,13 @@ def error(c):
 
 
 def retry(c):
-    with full(1.0):
+    with full():
         e = raises("retry", InferenceServerException, lambda: c.infer(MODEL, inputs(max_tokens=2)), "no place")
         equal("retry", e and e.status(), "StatusCode.UNAVAILABLE", "UNAVAILABLE, which policies of gRPC try again")
     options = [("grpc.service_config", json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": {
         "maxAttempts": 5, "initialBackoff": "0.5s", "maxBackoff": "1s", "backoffMultiplier": 2,
         "retryableStatusCodes": ["UNAVAILABLE"]}}]}))]
-    with triton.InferenceServerClient(GRPC, channel_args=options) as again, full(0.8):
+    with triton.InferenceServerClient(GRPC, channel_args=options) as again, full():
         with trying("retry", "with such a policy"):
             equal("retry", told(again.infer(MODEL, inputs(max_tokens=2)))[1], 2, "with such a policy")
 
