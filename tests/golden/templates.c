@@ -131,6 +131,67 @@ static void render(const char *tmpl, size_t len, const json_t *row, const json_t
     tr_jctx_close(c);
 }
 
+#define MARK "<|zq|>"
+
+/* The text of a marker behind all that a person, a tool or a model may have said. */
+static void mark_strings(json_t *j)
+{
+    static const char *const said[] = {"content",           "text",    "name", "arguments",
+                                       "description",       "title",   "city", "tool_call_id",
+                                       "reasoning_content", "thinking"};
+    char marked[4096];
+    const char *key;
+    json_t *item;
+    size_t i;
+    json_array_foreach(j, i, item) mark_strings(item);
+    if (!json_is_object(j))
+        return;
+    json_object_foreach(j, key, item)
+    {
+        bool is_said = false;
+        for (i = 0; i < sizeof said / sizeof said[0]; i++)
+            is_said = is_said || !strcmp(key, said[i]);
+        if (!json_is_string(item)) {
+            mark_strings(item);
+        } else if (is_said && json_string_length(item) < sizeof marked / 2) {
+            (void)snprintf(marked, sizeof marked, "%s" MARK, json_string_value(item));
+            json_string_set(item, marked);
+        }
+    }
+}
+
+static int marks_seen;
+
+/* Whatever a template does with what was said: a marker in it is never taken for the template's own. */
+static void check_marks(const char *tmpl, size_t len, const json_t *vars, const char *set,
+                        const char *name)
+{
+    struct tr_errbuf err;
+    struct tr_chat_text out;
+    struct tr_jctx *c = tr_jctx_open(NULL);
+    struct tr_chat *chat = tr_chat_open(tmpl, len, &err);
+    json_t *copy = json_deep_copy(vars);
+    mark_strings(json_object_get(copy, "messages"));
+    mark_strings(json_object_get(copy, "tools"));
+    mark_strings(json_object_get(copy, "documents"));
+    if (chat && tr_chat_render(chat, c, convert(c, copy, true), &out, &err) == TR_JERR_OK) {
+        size_t span = 0;
+        const char *at = out.text;
+        while ((at = memmem(at, out.len - (size_t)(at - out.text), MARK, sizeof MARK - 1))) {
+            size_t from = (size_t)(at - out.text), to = from + sizeof MARK - 1;
+            while (span < out.n_user && out.user[span].end < to)
+                span++;
+            report(span < out.n_user && out.user[span].start <= from, set, name,
+                   "what was said counts as the template's");
+            marks_seen++;
+            at++;
+        }
+    }
+    json_decref(copy);
+    tr_chat_close(chat);
+    tr_jctx_close(c);
+}
+
 static char *read_file(const char *path, size_t *len)
 {
     FILE *f = fopen(path, "rb");
@@ -160,6 +221,8 @@ static void run_snippet(const json_t *row)
     for (int user = 0; user < 2; user++)
         render(json_string_value(t), json_string_length(t), row, context ? context : shared, row,
                "snippet", name, user);
+    if (json_object_get(context, "messages"))
+        check_marks(json_string_value(t), json_string_length(t), context, "snippet", name);
 }
 
 static void run_template(const json_t *row)
@@ -174,6 +237,7 @@ static void run_template(const json_t *row)
     char *text = read_file(path, &len);
     for (int user = 0; user < 2; user++)
         render(text, len, row, vars, row, t, name, user);
+    check_marks(text, len, vars, t, name);
     if (dropped) {
         size_t i;
         json_t *m;
@@ -227,6 +291,7 @@ int main(int argc, char **argv)
     run_rows("tests/golden/jinja_corners.jsonl", run_snippet);
     run_rows("tests/golden/jinja_generated.jsonl", run_snippet);
     run_rows("tests/golden/chat_templates.jsonl", run_template);
+    report(marks_seen > 500, "marks", "", "too few were seen");
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }
