@@ -214,6 +214,10 @@ static bool take_digit(const struct shape *s, struct at *t, int digit)
             return false;
         if (!digit)
             return true;
+        /* Without bounds the sign is of no importance any more. */
+        if (!s->r->has_lo && !s->r->has_hi)
+            t->neg = 0;
+        b = &s->side[t->neg];
     }
     if (t->phase == INT) {
         if (++t->n_int > s->digits)

@@ -101,33 +101,41 @@ static bool read_decimal(struct reading *r, const struct tr_json *v, struct tr_d
     return true;
 }
 
+static void not_below(struct tr_drange *n, const struct tr_dec *d, bool open)
+{
+    int cmp = n->has_lo ? tr_dec_cmp(d, &n->lo) : 1;
+    if (cmp < 0)
+        return;
+    n->lo_open = open || (cmp == 0 && n->lo_open);
+    n->has_lo = true;
+    n->lo = *d;
+}
+
+static void not_above(struct tr_drange *n, const struct tr_dec *d, bool open)
+{
+    int cmp = n->has_hi ? tr_dec_cmp(d, &n->hi) : -1;
+    if (cmp > 0)
+        return;
+    n->hi_open = open || (cmp == 0 && n->hi_open);
+    n->has_hi = true;
+    n->hi = *d;
+}
+
 static bool lower(struct reading *r, const struct tr_json *v, bool open)
 {
     struct tr_dec d;
-    struct tr_drange *n = &r->s->num;
     if (!read_decimal(r, v, &d))
         return false;
-    int cmp = n->has_lo ? tr_dec_cmp(&d, &n->lo) : 1;
-    if (cmp >= 0) {
-        n->lo_open = open || (cmp == 0 && n->lo_open);
-        n->has_lo = true;
-        n->lo = d;
-    }
+    not_below(&r->s->num, &d, open);
     return true;
 }
 
 static bool upper(struct reading *r, const struct tr_json *v, bool open)
 {
     struct tr_dec d;
-    struct tr_drange *n = &r->s->num;
     if (!read_decimal(r, v, &d))
         return false;
-    int cmp = n->has_hi ? tr_dec_cmp(&d, &n->hi) : -1;
-    if (cmp <= 0) {
-        n->hi_open = open || (cmp == 0 && n->hi_open);
-        n->has_hi = true;
-        n->hi = d;
-    }
+    not_above(&r->s->num, &d, open);
     return true;
 }
 
@@ -291,7 +299,15 @@ static bool read_format(struct reading *r, const struct tr_json *v)
 {
     if (!tr_json_is(v, TR_JSON_STRING))
         return tr_sc_refuse(r->c, v, "format is a string");
-    /* Of OpenAPI: what a number is kept in.  64 bits hold all that are written. */
+    /* Of OpenAPI: what a number is kept in.  64 bits hold all integers that are written. */
+    if (TR_JSON_EQ(v, "int32")) {
+        const struct tr_dec high = {.n_int = 10, .i = {2, 1, 4, 7, 4, 8, 3, 6, 4, 7}};
+        const struct tr_dec low = {.neg = true, .n_int = 10, .i = {2, 1, 4, 7, 4, 8, 3, 6, 4, 8}};
+        not_below(&r->s->num, &low, false);
+        not_above(&r->s->num, &high, false);
+        r->s->bounded = true;
+        return true;
+    }
     if (TR_JSON_EQ(v, "float") || TR_JSON_EQ(v, "double") || TR_JSON_EQ(v, "int64"))
         return true;
     bool known;

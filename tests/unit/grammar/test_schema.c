@@ -98,6 +98,8 @@ Test(schema, numbers_obey_their_bounds)
     SCHEMA("{\"type\":\"number\",\"minimum\":1e3}", GOOD("1000", "1000.5", "99999"), BAD("999.9"));
     SCHEMA("{\"type\":\"integer\",\"multipleOf\":7,\"maximum\":-1}", GOOD("-7", "-700"),
            BAD("7", "0", "-8"));
+    SCHEMA("{\"type\":\"integer\",\"multipleOf\":1000}", GOOD("0", "-5000", "123000"),
+           BAD("100", "-1500"));
     SCHEMA("{\"type\":\"number\",\"multipleOf\":0.25}", GOOD("0.25", "3", "-1.75", "0.5", "2.0"),
            BAD("0.3", "0.125", "0.250"));
     SCHEMA("{\"type\":\"integer\",\"minimum\":-1e300,\"maximum\":1e300}", GOOD("5", "-5"),
@@ -244,6 +246,8 @@ Test(schema, formats)
            BAD("\"P\"", "\"PT\"", "\"P1H\""));
     SCHEMA("{\"format\":\"hostname\"}", GOOD("\"a-b.example\""), BAD("\"-a\"", "\"a..b\""));
     SCHEMA("{\"type\":\"integer\",\"format\":\"int64\"}", GOOD("5"), BAD("\"5\""));
+    SCHEMA("{\"type\":\"integer\",\"format\":\"int32\"}", GOOD("2147483647", "-2147483648"),
+           BAD("2147483648", "-2147483649"));
     no("{\"format\":\"regex\"}", "format", "not supported");
 }
 
