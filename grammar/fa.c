@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grammar/fa.c - see fa.h.  The maker; fa_ops.c makes automata with it. */
 #include "grammar/fa.h"
+#include "base/assert.h"
 
 #include <errno.h>
 #include <string.h>
@@ -173,6 +174,7 @@ void tr_fa_edge(struct tr_fa_maker *m, uint32_t from, uint32_t lo, uint32_t hi, 
         return;
     }
     open_states(m, from);
+    TR_ASSERT(m->e);
     struct tr_fa_edge *last = m->n_edges ? &m->e[m->n_edges - 1] : NULL;
     if (last && m->n_edges > m->s[from].first && last->to == to && last->hi + 1 == lo) {
         last->hi = hi;

@@ -202,7 +202,8 @@ static size_t write_escape(uint32_t c, char out[6])
         out[1] = e;
         return 2;
     }
-    memcpy(out + 1, "u00", 3);
+    out[1] = 'u';
+    out[2] = out[3] = '0';
     out[4] = (char)('0' + (c >> 4));
     out[5] = "0123456789abcdef"[c & 15];
     return 6;

@@ -73,7 +73,7 @@ static uint32_t draw_seq(struct pen *p, const struct tr_re *t, uint32_t to)
     uint32_t n = 0;
     for (const struct tr_re *c = t->child; c; c = c->next)
         n++;
-    const struct tr_re **v = tr_gbudget_alloc(p->w, n * sizeof *v);
+    const struct tr_re **v = tr_gbudget_alloc(p->w, n * sizeof(const struct tr_re *));
     if (!v) {
         p->failed = true;
         return 0;

@@ -149,6 +149,7 @@ static bool find_properties(struct object *o)
              tr_json_step(&it);) {
             if (!add_key(o, it.val))
                 return false;
+            TR_ASSERT(o->p);
             o->p[tr_fa_state(o->seen, it.val->u.s, it.val->len)].required = true;
         }
     return true;

@@ -162,7 +162,7 @@ static bool read_exclusive_maximum(struct reading *r, const struct tr_json *v)
 static bool read_multiple_of(struct reading *r, const struct tr_json *v)
 {
     enum { STEP_MAX = 1000 };
-    struct tr_dec d;
+    struct tr_dec d = {.neg = false};
     if (!read_decimal(r, v, &d))
         return false;
     if (d.neg || tr_dec_is_zero(&d))
