@@ -284,7 +284,7 @@ def refusals():
             (ask(stop_sequences=["x"] * 17), "stop_sequences", None), (ask(metadata="x"), "metadata", None),
             (ask(tools=[tool]), "tools", "unsupported_parameter"),
             (ask(tools=[{"type": "web_search_20250305", "name": "web_search"}]), "tools[0].type", "unsupported_parameter"),
-            (ask(tool_choice={"type": "any"}), "tool_choice", "unsupported_parameter"),
+            (ask(tool_choice={"type": "any"}), "tool_choice", "invalid_value"),
             (ask(thinking={"type": "enabled", "budget_tokens": 1024}), "thinking", "unsupported_parameter"),
             (ask(output_config={"format": {"type": "json_schema", "schema": {"type": "foo"}}}),
              "output_config.format.schema.type", "invalid_value"),

@@ -39,9 +39,9 @@ def text(data):
 
 
 def closes(session, code, claim):
-    """The connection ends with GOAWAY and this code, and others are served."""
+    """The connection ends with GOAWAY and this code, or one of these, and others are served."""
     check(session.wait(lambda: session.gone), f"{claim}: closed")
-    check(session.goaway and session.goaway[1] == code, f"{claim}: told why", session.goaway)
+    check(session.goaway and session.goaway[1] in (code if isinstance(code, tuple) else (code,)), f"{claim}: told why", session.goaway)
     equal(S.get("/health").status, 200, f"{claim}: the service goes on")
 
 
@@ -332,7 +332,8 @@ def floods():
         ask = hpack(head("GET", "/health"))
         return b"".join(frame(HEADERS, END_HEADERS | END_STREAM, k, ask) +
                         frame(RST_STREAM, 0, k, struct.pack(">I", CANCEL)) for k in ids)
-    flood(rapid, "rapid reset", code=INTERNAL_ERROR)
+    # The library counts resets by its clock and we count frames by ours: who is first depends on the time.
+    flood(rapid, "rapid reset", code=(INTERNAL_ERROR, ENHANCE_YOUR_CALM))
 
     def empty(i):
         first = frame(HEADERS, END_HEADERS, 1, hpack(head("POST", COMP))) if i == 0 else b""
