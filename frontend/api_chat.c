@@ -102,14 +102,12 @@ static void delta(struct tr_stream *s, const struct tr_event *ev)
     end_choice(s, NULL, ev);
 }
 
-/* Up to the value of its arguments. */
+/* Up to the value of its name; what is before that is the caller's. */
 static void open_call(struct tr_stream *s, struct tr_emit *e, uint32_t choice, uint32_t call)
 {
     char id[TR_CALL_ID_BYTES];
 
     tr_call_id(s->name, s->ask->tool_format, choice, call, "call_", id);
-    tr_emit_obj(e);
-    tr_emit_ku64(e, "index", call);
     tr_emit_kstr(e, "id", id);
     tr_emit_kstr(e, "type", "function");
     tr_emit_key(e, "function");
@@ -134,6 +132,8 @@ static void call(struct tr_stream *s, const struct tr_event *ev)
     begin_choice(e, ev->choice);
     tr_emit_key(e, "tool_calls");
     tr_emit_arr(e);
+    tr_emit_obj(e);
+    tr_emit_ku64(e, "index", ev->call);
     open_call(s, e, ev->choice, ev->call);
     tr_emit_strn(e, ev->text, ev->text_len);
     tr_emit_kstr(e, "arguments", "");
@@ -204,6 +204,7 @@ static void calls(struct tr_stream *s, struct tr_emit *e, uint32_t choice)
     for (uint32_t i = 0; i < w->n; i++) {
         if (w->at[i].kind != TR_PART_CALL)
             continue;
+        tr_emit_obj(e);
         open_call(s, e, choice, w->at[i].call);
         tr_sections_name(w, i, e);
         tr_emit_key(e, "arguments");

@@ -2,6 +2,7 @@
 /* frontend/ask.c - see ask.h. */
 #include "frontend/ask.h"
 
+#include "frontend/answer_grammar.h"
 #include "frontend/messages.h"
 #include "text/encode.h"
 
@@ -328,7 +329,7 @@ int tr_ask_encode(struct tr_ask *a, struct tr_fault *f)
         rc = tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt",
                           "prompt must be a string, token ids, or a list of either.");
     if (rc == 0)
-        rc = tr_ask_grammar_make(a, f);
+        rc = tr_answer_grammar(a, f);
     drop_body(a);
     return rc;
 }

@@ -141,19 +141,3 @@ int tr_ask_grammar_take(struct tr_ask *a, struct tr_gbuild *b, tr_gnode start, c
     a->extra->grammar_len = (uint32_t)len;
     return 0;
 }
-
-int tr_ask_grammar_make(struct tr_ask *a, struct tr_fault *f)
-{
-    tr_gnode start;
-
-    if (a->wish.kind == TR_WISH_NONE)
-        return 0;
-    struct tr_gbuild *b = tr_gbuild_new();
-    if (!b)
-        return refuse(f, -ENOMEM, NULL, "");
-    int rc = tr_ask_grammar_node(a, b, &start, f);
-    if (rc == 0)
-        rc = tr_ask_grammar_take(a, b, start, a->wish.field, f);
-    tr_gbuild_free(b);
-    return rc;
-}

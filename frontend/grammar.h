@@ -43,7 +43,4 @@ int tr_ask_grammar_node(const struct tr_ask *a, struct tr_gbuild *b, tr_gnode *o
 int tr_ask_grammar_take(struct tr_ask *a, struct tr_gbuild *b, tr_gnode start, const char *param,
                         struct tr_fault *f);
 
-/* The wish alone, if there is one.  0, or -EINVAL with *f. */
-int tr_ask_grammar_make(struct tr_ask *a, struct tr_fault *f);
-
 #endif

@@ -367,8 +367,6 @@ static int read_tools(struct tr_param_reader *r)
     if (tr_tools_read(a->doc, v, r->v[F_tool_choice], &a->call, r->f) ||
         tr_param_bool(r, F_parallel_tool_calls, &many))
         return -EINVAL;
-    if (a->call.forced)
-        return tr_param_unsupported(r, F_tool_choice, "A tool_choice that forces a call");
     a->call.one |= !many;
     a->tools = a->call.list;
     return 0;

@@ -28,7 +28,8 @@ struct tr_task *tr_task_new(struct tr_fe *fe, struct tr_exchange *x,
 
 bool tr_task_is_long(const struct tr_task *t)
 {
-    return t->fe->workers && (t->ask->text_len > TR_TASK_INLINE_BYTES || t->ask->wish.kind);
+    return t->fe->workers &&
+           (t->ask->text_len > TR_TASK_INLINE_BYTES || t->ask->wish.kind || t->ask->call.list);
 }
 
 void tr_task_free(struct tr_task *t)

@@ -42,6 +42,13 @@ const struct tr_json *tr_tool_parameters(const struct tr_json *tool)
     return member(TR_JSON_GET(tool, "function"), "parameters");
 }
 
+bool tr_tool_is_strict(const struct tr_json *tool)
+{
+    const struct tr_json *v = member(TR_JSON_GET(tool, "function"), "strict");
+
+    return v && v->u.b;
+}
+
 static bool name_is_good(const struct tr_json *name)
 {
     static const char others[] = "_-.:/";
@@ -71,6 +78,9 @@ static int check_function(const struct tr_json_doc *doc, const struct tr_json *f
     if (params && params->type != TR_JSON_OBJECT)
         return bad(doc, params, "The parameters of a function must be an object: a JSON Schema.",
                    f);
+    if (params && params->len && !TR_JSON_EQ(TR_JSON_GET(params, "type"), "object"))
+        return bad(doc, TR_JSON_GET(params, "type") ? TR_JSON_GET(params, "type") : params,
+                   "The parameters of a function must be a schema of the type object.", f);
     if (strict && strict->type != TR_JSON_BOOL)
         return bad(doc, strict, "strict must be true or false.", f);
     return 0;

@@ -33,9 +33,10 @@ static inline bool tr_tools_allow(const struct tr_tools *t, uint32_t i)
     return t->allowed[i / 64] >> i % 64 & 1;
 }
 
-/* The function of a tool that was checked: an object with a name, and perhaps description and parameters;
- * the last is NULL if it is absent. */
+/* Of a tool that was checked: its name; the schema of its arguments, of type object or empty, NULL if there
+ * is none; whether it must be obeyed to the letter. */
 const struct tr_json *tr_tool_name(const struct tr_json *tool);
 const struct tr_json *tr_tool_parameters(const struct tr_json *tool);
+bool tr_tool_is_strict(const struct tr_json *tool);
 
 #endif

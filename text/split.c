@@ -264,7 +264,7 @@ void tr_split_flush(struct tr_split *s, struct tr_parts *out)
     out->n = out->len = 0;
     if (s->mode == REASON && s->n_held)
         tr_split_add(s, out, TR_PART_REASONING, s->held, s->n_held);
-    else if ((s->mode == TEXT || (s->mode == HEAD && !s->by_marker)) && s->n_held)
+    else if ((s->mode == TEXT || (s->mode == HEAD && !s->by_marker && !s->calls)) && s->n_held)
         tr_split_add_text(s, out, s->held, s->n_held);
     else if (s->mode == TEXT && s->edge == EDGE_START)
         add_blanks(s, out);

@@ -86,9 +86,9 @@ static unsigned number(const struct tr_json *o, const char *name)
 }
 
 /* A call, or a piece of one, as chat has it. */
-static void add_call(struct answer *a, const struct tr_json *v)
+static void add_call(struct answer *a, const struct tr_json *v, bool whole)
 {
-    unsigned i = number(v, "index");
+    unsigned i = whole ? a->n_calls : number(v, "index");
     const struct tr_json *fn = get(v, "function");
 
     cr_assert(i <= a->n_calls && i < CALLS);
@@ -113,7 +113,7 @@ static void add_choice(struct answer *a, const struct tr_json *c)
     add(a->text, content);
     add(a->reasoning, get(m, "reasoning_content"));
     for (struct tr_json_it it = tr_json_iter(get(m, "tool_calls")); tr_json_step(&it);)
-        add_call(a, it.val);
+        add_call(a, it.val, get(c, "message"));
     add(a->finish, get(c, "finish_reason"));
 }
 
@@ -243,6 +243,8 @@ static const char *answer_to(const char *path, const char *json, const char *tex
     uint32_t k = rig.engine.n_order;
     struct tr_rig_client *c = send_it("POST", path, json);
 
+    for (int i = 0; i < 60000 && rig.engine.n_order == k; i++) /* a worker compiles its grammar */
+        tr_rig_run_ms(&rig, 1);
     say(slot_of(k), text, at_once, length);
     tr_rig_read(c);
     strcpy(body, tr_rig_body(c));

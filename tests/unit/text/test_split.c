@@ -212,6 +212,7 @@ Test(split, an_answer_that_is_cut_shows_as_much_of_a_call_as_there_is)
     expect(TR_TOOLS_HERMES, NONE, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool",
            "@f({})");
     expect(TR_TOOLS_LLAMA3, NONE, "{\"name\": \"f\", \"par", "{\"name\": \"f\", \"par");
+    expect(TR_TOOLS_JSON, NONE, "[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"f", "@f({})");
 }
 
 Test(split, reasoning_is_told_apart)
