@@ -26,6 +26,7 @@ static ssize_t give_input(uint8_t *buf, size_t len, int flags, void *arg)
     memcpy(buf, w->in, n);
     w->in += n;
     w->in_len -= n;
+    w->untold += n;
     return (ssize_t)n;
 }
 
@@ -64,7 +65,7 @@ void tr_ws_wire_fini(struct tr_ws_wire *w)
 
 bool tr_ws_begun(const struct tr_ws_wire *w)
 {
-    return w->in_message || w->in_frame;
+    return w->in_message || w->in_frame || w->untold;
 }
 
 /* ---- messages ---- */
@@ -202,10 +203,19 @@ static enum tr_ws_ev head_seen(struct tr_ws_wire *w, const struct wslay_frame_io
     return TR_WS_MORE;
 }
 
+/* Of a client's frame, which is masked; wslay takes the shortest way to write a length only. */
+static size_t head_bytes(uint64_t len)
+{
+    return 2 + (len < 126 ? 0 : len < 65536 ? 2 : 8) + 4;
+}
+
 static enum tr_ws_ev piece(struct tr_ws_wire *w, const struct wslay_frame_iocb *f)
 {
-    if (!w->in_frame && head_seen(w, f) == TR_WS_BAD)
+    bool first = !w->in_frame;
+
+    if (first && head_seen(w, f) == TR_WS_BAD)
         return TR_WS_BAD;
+    w->untold -= f->data_length + (first ? head_bytes(f->payload_length) : 0);
     w->left -= f->data_length;
     w->in_frame = w->left > 0;
     return wslay_is_ctrl_frame(f->opcode) ? add_control(w, f) : add_data(w, f);

@@ -74,6 +74,7 @@ struct tr_ws_wire {
     struct wslay_frame_context *frames;
     const char *in; /* of this feed, not yet in wslay's buffer */
     size_t in_len;
+    size_t untold;  /* bytes that wslay has and has told nothing of: a head that is not whole */
     size_t cap;     /* of message */
     size_t checked; /* bytes of a text known to be UTF-8 */
     uint64_t left;  /* bytes of the present frame still to come */

@@ -64,7 +64,7 @@ static uint64_t digest(const char *s, size_t len, size_t step)
             TR_ASSERT(ev == TR_WS_CLOSE || held == 0);
             break;
         } else {
-            TR_ASSERT(used == n);
+            TR_ASSERT(used == n && w.untold <= TR_WS_HEAD_BYTES + 4 /* and a mask */);
         }
         if (ev == TR_WS_MORE && at == len)
             break;

@@ -450,6 +450,21 @@ def silence():
 
 
 @test
+def half_a_frame():
+    """A frame that does not come on closes the connection, from the first byte of its head; silence does not."""
+    with Server(TINY, body_timeout_s=1) as s:
+        whole = frame(TEXT, b'{"type":"credit"}')
+        cuts = [WebSocket(s) for n in (1, 2, 5, 7)]
+        idle = WebSocket(s)
+        for w, n in zip(cuts, (1, 2, 5, 7)):
+            w.raw(whole[:n])
+        for w, n in zip(cuts, (1, 2, 5, 7)):
+            equal(w.drain().closed, 1008, f"{n} bytes of a frame")
+        idle.start("a", body())
+        check(idle.end("a")["type"] == "response.incomplete", "who says nothing stays")
+
+
+@test
 def drained():
     """Open streams end, new ones are refused, then 1001."""
     with Server(SLOW, drain_s=20) as s:

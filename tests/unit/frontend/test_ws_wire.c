@@ -159,6 +159,32 @@ Test(ws_wire, violations_have_their_codes)
     expect("ping p;bad 1002;");
 }
 
+/* From its first byte on, and not a byte longer; also a frame between the parts of a message. */
+Test(ws_wire, a_frame_has_begun_with_the_first_byte_of_its_head)
+{
+    static const size_t lengths[] = {0, 1, 125, 126, 5000, 65536};
+    static char text[65536];
+    struct tr_ws_limits lim = {.max_message = MAX, .held = &held, .max_held = MAX};
+
+    memset(text, 'a', sizeof(text));
+    for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++) {
+        struct tr_ws_wire w;
+        cr_assert_eq(tr_ws_wire_init(&w, &lim), 0);
+        in.n = 0;
+        frame_n(0x81, text, lengths[k], true, -1);
+        for (int twice = 0; twice < 2; twice++) {
+            cr_expect(!tr_ws_begun(&w), "%zu", lengths[k]);
+            for (size_t at = 0, used; at < in.n; at++) {
+                enum tr_ws_ev ev = tr_ws_feed(&w, (const char *)in.p + at, 1, &used);
+                bool last = at + 1 == in.n;
+                cr_assert_eq(ev, last ? TR_WS_MESSAGE : TR_WS_MORE, "%zu: %zu", lengths[k], at);
+                cr_assert_eq(tr_ws_begun(&w), !last, "%zu: %zu", lengths[k], at);
+            }
+        }
+        tr_ws_wire_fini(&w);
+    }
+}
+
 Test(ws_wire, a_length_that_is_announced_costs_nothing)
 {
     frame_n(FIN | TEXT, "x", 1, true, INT64_MAX);
