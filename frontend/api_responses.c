@@ -394,18 +394,28 @@ static void compact(struct tr_exchange *x, const struct tr_http_request *rq, voi
     tr_exchange_error(x, TR_ERR_NOT_FOUND, "Conversations are not compacted here.", NULL);
 }
 
+/* One of its clients takes an error for none if `param` is no string. */
+static void error_body(struct tr_emit *e, const struct tr_problem *p)
+{
+    struct tr_problem named = *p;
+
+    named.param = p->param ? p->param : "";
+    tr_error_body_openai(e, &named);
+}
+
+#define ROUTE(m, path, fn)                                                                         \
+    {                                                                                              \
+        .method = (m), .pattern = (path), .handler = (fn), .errors = error_body                    \
+    }
+
 static const struct tr_route routes[] = {
-    {.method = TR_HTTP_POST, .pattern = "/v1/responses", .handler = post},
-    {.method = TR_HTTP_POST, .pattern = "/v1/responses/input_tokens", .handler = input_tokens},
-    {.method = TR_HTTP_POST, .pattern = "/v1/responses/compact", .handler = compact},
-    {.method = TR_HTTP_GET, .pattern = "/v1/responses/{id}", .handler = tr_responses_get},
-    {.method = TR_HTTP_DELETE, .pattern = "/v1/responses/{id}", .handler = tr_responses_delete},
-    {.method = TR_HTTP_POST,
-     .pattern = "/v1/responses/{id}/cancel",
-     .handler = tr_responses_cancel},
-    {.method = TR_HTTP_GET,
-     .pattern = "/v1/responses/{id}/input_items",
-     .handler = tr_responses_items}};
+    ROUTE(TR_HTTP_POST, "/v1/responses", post),
+    ROUTE(TR_HTTP_POST, "/v1/responses/input_tokens", input_tokens),
+    ROUTE(TR_HTTP_POST, "/v1/responses/compact", compact),
+    ROUTE(TR_HTTP_GET, "/v1/responses/{id}", tr_responses_get),
+    ROUTE(TR_HTTP_DELETE, "/v1/responses/{id}", tr_responses_delete),
+    ROUTE(TR_HTTP_POST, "/v1/responses/{id}/cancel", tr_responses_cancel),
+    ROUTE(TR_HTTP_GET, "/v1/responses/{id}/input_items", tr_responses_items)};
 
 const struct tr_dialect tr_dialect_responses = {.api = TR_API_RESPONSES,
                                                 .id_prefix = "resp_",

@@ -175,9 +175,14 @@ static void error(struct tr_emit *e, const struct tr_response *r)
         tr_emit_null(e);
         return;
     }
+    /* Clients that look closely know OpenAI's few codes only; ours stands beside it. */
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "code", "server_error");
+    tr_emit_kstr(e, "message", i->sentence);
+    tr_emit_key(e, "tokenring");
     tr_emit_obj(e);
     tr_emit_kstr(e, "code", i->code);
-    tr_emit_kstr(e, "message", i->sentence);
+    tr_emit_obj_end(e);
     tr_emit_obj_end(e);
 }
 

@@ -221,8 +221,8 @@ def endings():
             e = r.events[-2]
             equal((e["code"], e["error"]["code"], e["param"], e["error"]["message"]), (code, code, None, e["message"]),
                   f"{name}: flat and nested")
-            equal((r.end["status"], (r.end["error"] or {}).get("code"), row),
-                  (status, None if status == "cancelled" else code, ("cancelled", code)), f"{name}: object and row")
+            error = None if status == "cancelled" else {"code": "server_error", "message": e["message"], "tokenring": {"code": code}}
+            equal((r.end["status"], r.end["error"], row), (status, error, ("cancelled", code)), f"{name}: object and row")
             check(not set(CLOSING) & set(r.kinds()), f"{name}: nothing is said to be done", r.kinds())
 
         r, row = end("deadline", body(n=5000, timeout_s=0.2))
@@ -314,6 +314,8 @@ def refusals():
             check(is_error(r, 400, param), f"{more!r:.80}: names {param}", r.status, r.text)
         r = s.post(PATH, dict(body(), model="other"))
         equal((r.status, r.error["code"]), (404, "model_not_found"), "another model")
+        r = s.get("/v1/responses/resp_none")
+        equal((r.status, r.json["error"]["param"]), (404, ""), "no field is to blame: still a string")
         r = s.post(PATH, dict(body(), input="x " * 5000))
         check(is_error(r, 400, "input", "context_length_exceeded"), "too long: input", r.status, r.text)
         # What asks for nothing, and what clients send by themselves.

@@ -122,7 +122,7 @@ def take_response(o, said):
         said.ends("stop" if o["status"] == "completed" else
                   {"max_output_tokens": "length"}[o["incomplete_details"]["reason"]])
     else:
-        said.ends(code=o["error"]["code"] if o["error"] else o["status"])
+        said.ends(code=o["error"]["tokenring"]["code"] if o["error"] else o["status"])
 
 
 def whole_responses(body, said):
