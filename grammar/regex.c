@@ -166,6 +166,9 @@ static uint32_t state_for(struct subsets *s, bool begins, uint32_t n)
             begins = false;
             break;
         }
+    /* Sorting is the larger part of the work. */
+    if (n > 1 && !tr_gbudget_step(s->w, 4 * (uint64_t)n))
+        return UINT32_MAX;
     qsort(s->key, n, sizeof *s->key, by_value);
     s->key[n++] = begins;
     return tr_fa_state(s->m, s->key, n * sizeof *s->key);
