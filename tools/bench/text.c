@@ -81,7 +81,8 @@ static size_t put_hangul(char *out, uint64_t *s)
 
 static size_t put_marks(char *out, uint64_t *s)
 {
-    memcpy(out, some(s) % 2 ? "\u0301" : "\u0316", 2);
+    out[0] = (char)0xcc;
+    out[1] = (char)(some(s) % 2 ? 0x81 : 0x96); /* U+0301, U+0316 */
     return 2;
 }
 
