@@ -42,6 +42,11 @@ const struct tr_json *tr_anthropic_string(struct tr_anthropic *w, const struct t
 /* The value as it is, as the member `key`. */
 int tr_anthropic_copy(struct tr_anthropic *w, const char *key, const struct tr_json *v);
 
+/* ---- of the dialect's row (api_anthropic_event.c, event.h) ---- */
+
+void tr_anthropic_event(struct tr_stream *s, const struct tr_event *ev);
+void tr_anthropic_answer(struct tr_stream *s, struct tr_emit *e);
+
 /* Every field that is known, sorted as strcmp does. */
 extern const struct tr_field_row tr_anthropic_fields[];
 extern const size_t tr_anthropic_n_fields;

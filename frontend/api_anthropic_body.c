@@ -9,7 +9,7 @@
  *   tools                  tools, as functions
  *   tool_choice            tool_choice, parallel_tool_calls
  *   output_config.format   response_format
- *   thinking               off: the argument that templates of models that can think know */
+ *   thinking               the argument that templates of models that can think know */
 #include "frontend/api_anthropic.h"
 
 #include <errno.h>
@@ -79,7 +79,8 @@ static int stop_sequences(struct tr_anthropic *w, const struct tr_json *v)
 static int tool(struct tr_anthropic *w, const struct tr_json *t)
 {
     const struct tr_json *type = tr_anthropic_get(t, "type"), *name,
-                         *about = tr_anthropic_get(t, "description"), *schema;
+                         *about = tr_anthropic_get(t, "description"),
+                         *strict = tr_anthropic_get(t, "strict"), *schema;
 
     if (t->type != TR_JSON_OBJECT)
         return tr_anthropic_bad(w, t, "A tool must be an object.");
@@ -89,10 +90,15 @@ static int tool(struct tr_anthropic *w, const struct tr_json *t)
         return -EINVAL;
     if (about && about->type != TR_JSON_STRING)
         return tr_anthropic_bad(w, about, "The description of a tool must be a string.");
+    if (strict && strict->type != TR_JSON_BOOL)
+        return tr_anthropic_bad(w, strict, "strict must be true or false.");
     schema = TR_JSON_GET(t, "input_schema");
     if (!tr_json_is(schema, TR_JSON_OBJECT))
         return tr_anthropic_bad(w, schema ? schema : t,
                                 "A tool needs an input_schema that is an object.");
+    const struct tr_json *of = TR_JSON_GET(schema, "type");
+    if (schema->len && !TR_JSON_EQ(of, "object"))
+        return tr_anthropic_bad(w, of ? of : schema, "An input_schema has the type object.");
     tr_emit_obj(w->e);
     tr_emit_kstr(w->e, "type", "function");
     tr_emit_key(w->e, "function");
@@ -100,6 +106,8 @@ static int tool(struct tr_anthropic *w, const struct tr_json *t)
     tr_emit_kstrn(w->e, "name", name->u.s, name->len);
     if (about)
         tr_emit_kstrn(w->e, "description", about->u.s, about->len);
+    if (strict)
+        tr_emit_kbool(w->e, "strict", strict->u.b);
     if (tr_anthropic_copy(w, "parameters", schema))
         return -EINVAL;
     tr_emit_obj_end(w->e);
@@ -164,17 +172,15 @@ static int thinking(struct tr_anthropic *w, const struct tr_json *v, bool has_ar
         return tr_anthropic_bad(w, v, "thinking must be an object with a type that is a string.");
     if (TR_JSON_EQ(type, "adaptive") || TR_JSON_EQ(type, "between_tools"))
         return 0;
-    if (TR_JSON_EQ(type, "enabled"))
-        return refuse(w, TR_ERR_UNSUPPORTED_PARAM, v,
-                      "Thinking in blocks of its own is not supported.");
-    if (!TR_JSON_EQ(type, "disabled"))
+    bool on = TR_JSON_EQ(type, "enabled");
+    if (!on && !TR_JSON_EQ(type, "disabled"))
         return tr_anthropic_bad(
             w, type, "The type of thinking is enabled, adaptive, between_tools or disabled.");
     if (has_args)
         return 0;
     tr_emit_key(w->e, "chat_template_kwargs"); /* as templates of models that can think call it */
     tr_emit_obj(w->e);
-    tr_emit_kbool(w->e, "enable_thinking", false);
+    tr_emit_kbool(w->e, "enable_thinking", on);
     tr_emit_obj_end(w->e);
     return 0;
 }

@@ -30,6 +30,8 @@ void tr_choice_rewind(struct tr_stream *s, struct tr_choice *ch)
     ch->last_event_ns = 0;
     ch->calls = 0;
     ch->last = TR_EV_DELTA;
+    ch->blocks = 0;
+    ch->block_open = false;
     ch->shown = 0;
     ch->shown_chars = 0;
     tr_lpq_drop(&ch->lpq, ch->lpq.n);

@@ -79,6 +79,11 @@ struct tr_choice {
     uint32_t shown_chars;
     uint32_t calls;          /* complete ones in what is sent; not streamed: in all of it */
     enum tr_event_type last; /* of the events of an answer that is taken apart */
+    /* What the dialect has begun of the answer's blocks, or items: so many, the last of this kind (DELTA,
+     * REASONING or CALL), which may be open. */
+    uint32_t blocks;
+    enum tr_event_type block;
+    bool block_open;
     struct tr_split split;   /* behind `send`, if it is (tr_ask_splits) */
 };
 
