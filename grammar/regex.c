@@ -268,17 +268,34 @@ static const struct tr_fa *determinise(struct tr_gbudget *w, struct tr_rn *a)
     return tr_fa_finish(s.m);
 }
 
+static const struct tr_fa *automaton(struct tr_gbudget *w, const struct tr_re *t,
+                                     enum tr_re_place place)
+{
+    struct tr_rn nfa;
+    return tr_rn_draw(w, t, place, &nfa) ? determinise(w, &nfa) : NULL;
+}
+
+/* Of the texts of a those that do, or do not, begin with what is looked for. */
+static const struct tr_fa *look(struct tr_gbudget *w, const struct tr_fa *a,
+                                const struct tr_re_look *l)
+{
+    l->tree->next = NULL;
+    struct tr_re begin = {.kind = TR_RE_BEGIN, .next = l->tree};
+    const struct tr_re seq = {.kind = TR_RE_SEQ, .child = &begin};
+    const struct tr_fa *ahead = automaton(w, &seq, TR_RE_SEARCH);
+    return l->absent ? tr_fa_minus(w, a, ahead) : tr_fa_and(w, a, ahead);
+}
+
 const struct tr_fa *tr_re_fa(struct tr_gbudget *w, const char *text, size_t len,
                              enum tr_re_place place, int *ret, struct tr_errbuf *err)
 {
-    struct tr_rn nfa;
-    const struct tr_re *t = tr_re_parse(w, text, len, ret, err);
-    if (!t)
-        return NULL;
-    *ret = tr_rn_draw(w, t, place, &nfa, err);
+    struct tr_re_pattern p;
+    *ret = tr_re_parse(w, text, len, place, &p, err);
     if (*ret)
         return NULL;
-    const struct tr_fa *a = determinise(w, &nfa);
+    const struct tr_fa *a = automaton(w, p.tree, place);
+    for (unsigned i = 0; a && i < p.n_looks; i++)
+        a = look(w, a, &p.look[i]);
     if (!a)
         *ret = tr_errf(err, tr_gbudget_why(w), "the pattern is too large for an automaton");
     return a;

@@ -4,8 +4,9 @@
  * Taken:    literals, `.` (all but line ends), classes [a-z] [^...], \d \D \w \W \s \S (those of
  *           ECMA-262: digits and words are ASCII), \t \n \r \f \v \0 \cX \xHH \uHHHH \u{H...}, groups
  *           (...), (?:...), (?<name>...), |, ?, *, +, {m}, {m,}, {m,n}, each with a lazy ? that means
- *           nothing here, ^ and $ anywhere.
- * Refused,  each by its name: lookahead and lookbehind, back references, possessive and atomic groups,
+ *           nothing here, ^ and $ anywhere; lookahead (?=...) and (?!...) in front of the whole pattern,
+ *           behind a ^ where the pattern may occur anywhere.
+ * Refused,  each by its name: lookahead elsewhere, lookbehind, back references, possessive and atomic groups,
  *           \b and \B, flags in the pattern, \p{...}, POSIX classes, escapes that ECMA-262 does not know.
  *
  * Bounded: groups nest TR_RE_DEPTH deep, counts go to TR_RE_COUNT, what they make of the pattern to
@@ -21,7 +22,13 @@
 
 #include <stddef.h>
 
-enum { TR_RE_DEPTH = 100, TR_RE_COUNT = 10000, TR_RE_PARTS = 50000, TR_RE_SETS = 1024 };
+enum {
+    TR_RE_DEPTH = 100,
+    TR_RE_COUNT = 10000,
+    TR_RE_PARTS = 50000,
+    TR_RE_SETS = 1024,
+    TR_RE_LOOKS = 8
+};
 
 enum tr_re_place {
     TR_RE_WHOLE, /* the pattern describes the whole text */

@@ -144,8 +144,8 @@ static uint32_t draw_lead(struct pen *p, uint32_t to)
     return fork;
 }
 
-int tr_rn_draw(struct tr_gbudget *w, const struct tr_re *t, enum tr_re_place place,
-               struct tr_rn *out, struct tr_errbuf *err)
+bool tr_rn_draw(struct tr_gbudget *w, const struct tr_re *t, enum tr_re_place place,
+                struct tr_rn *out)
 {
     *out = (struct tr_rn){.n = 0};
     struct pen p = {.w = w, .a = out};
@@ -158,7 +158,5 @@ int tr_rn_draw(struct tr_gbudget *w, const struct tr_re *t, enum tr_re_place pla
     out->start = draw(&p, t, end);
     if (search)
         out->start = draw_lead(&p, out->start);
-    if (p.failed)
-        return tr_errf(err, tr_gbudget_why(w), "the pattern is too large");
-    return 0;
+    return !p.failed;
 }

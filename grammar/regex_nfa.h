@@ -31,8 +31,8 @@ struct tr_rn {
     uint32_t start;
 };
 
-/* 0, -E2BIG or -ENOMEM with a sentence. */
-int tr_rn_draw(struct tr_gbudget *w, const struct tr_re *t, enum tr_re_place place,
-               struct tr_rn *out, struct tr_errbuf *err);
+/* False: a bound of w, or of this file. */
+bool tr_rn_draw(struct tr_gbudget *w, const struct tr_re *t, enum tr_re_place place,
+                struct tr_rn *out);
 
 #endif

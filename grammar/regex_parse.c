@@ -465,13 +465,50 @@ static struct tr_re *alternatives(struct parser *p)
     return alt;
 }
 
-struct tr_re *tr_re_parse(struct tr_gbudget *w, const char *text, size_t len, int *ret,
-                          struct tr_errbuf *err)
+/* Lookaheads at the beginning: what follows obeys them as well as the rest of the pattern. */
+static bool looks(struct parser *p, struct tr_re_pattern *out)
+{
+    while (looking_at(p, "(?=") || looking_at(p, "(?!")) {
+        if (out->n_looks == TR_RE_LOOKS)
+            return refuse(p, "too many lookaheads"), false;
+        struct tr_re_look *l = &out->look[out->n_looks++];
+        l->absent = peek(p, 2) == '!';
+        p->at += 3;
+        p->depth++;
+        l->tree = alternatives(p);
+        p->depth--;
+        if (!l->tree)
+            return false;
+        if (peek(p, 0) != ')')
+            return refuse(p, "a group without its )"), false;
+        p->at++;
+    }
+    return true;
+}
+
+int tr_re_parse(struct tr_gbudget *w, const char *text, size_t len, enum tr_re_place place,
+                struct tr_re_pattern *out, struct tr_errbuf *err)
 {
     struct parser p = {.w = w, .s = text, .len = len, .err = err};
-    struct tr_re *t = alternatives(&p);
-    if (t && p.at < len)
-        t = refuse(&p, "a ) without its (");
-    *ret = p.ret;
-    return t;
+    *out = (struct tr_re_pattern){.n_looks = 0};
+    bool begins = peek(&p, 0) == '^';
+    p.at += begins && (looking_at(&p, "^(?=") || looking_at(&p, "^(?!"));
+    begins = p.at > 0;
+    if ((begins || place == TR_RE_WHOLE) && !looks(&p, out))
+        return p.ret;
+    out->tree = alternatives(&p);
+    if (out->tree && p.at < len)
+        return refuse(&p, "a ) without its ("), p.ret;
+    if (out->tree && out->n_looks && out->tree->kind == TR_RE_ALT)
+        return refuse(&p, "lookahead before alternatives is not supported"), p.ret;
+    if (!out->tree || !begins)
+        return p.ret;
+    struct tr_re *begin = node(&p, TR_RE_BEGIN);
+    struct tr_re *seq = node(&p, TR_RE_SEQ);
+    if (!begin || !seq)
+        return p.ret;
+    begin->next = out->tree;
+    seq->child = begin;
+    out->tree = seq;
+    return 0;
 }

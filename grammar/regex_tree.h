@@ -22,8 +22,20 @@ struct tr_re {
     struct tr_re *next;  /* brother */
 };
 
-/* The tree, in w's arena, or NULL with a sentence and *ret. */
-struct tr_re *tr_re_parse(struct tr_gbudget *w, const char *text, size_t len, int *ret,
-                          struct tr_errbuf *err);
+/* Lookaheads in front of the whole pattern: what has to follow there, or must not. */
+struct tr_re_look {
+    struct tr_re *tree;
+    bool absent;
+};
+
+struct tr_re_pattern {
+    struct tr_re *tree; /* without the lookaheads */
+    struct tr_re_look look[TR_RE_LOOKS];
+    unsigned n_looks;
+};
+
+/* 0, or -EINVAL, -E2BIG or -ENOMEM with a sentence.  Trees lie in w's arena. */
+int tr_re_parse(struct tr_gbudget *w, const char *text, size_t len, enum tr_re_place place,
+                struct tr_re_pattern *out, struct tr_errbuf *err);
 
 #endif

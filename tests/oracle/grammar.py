@@ -434,7 +434,10 @@ def patterns(args, ours, count, record, wrong):
     alphabet = "aabbcx-. 012é_"
     for _ in range(args.schemas):
         p = pattern(r)
-        if r.random() < .4:
+        if r.random() < .2:
+            looks = [r.choice(["(?=", "(?!"]) + pattern(r, 2) + r.choice([")", "$)", ".*1)"]) for _ in range(r.randint(1, 2))]
+            p = "^" + "".join(looks) + p
+        elif r.random() < .4:
             p = "^" + p
         if r.random() < .4:
             p += "$"

@@ -47,6 +47,17 @@ Test(regex, anchors_hold_where_they_stand)
     REGEX("a^b|c", GOOD("c"), BAD("ab", "a"));
 }
 
+Test(regex, lookahead_in_front_holds_for_all_that_follows)
+{
+    REGEX("(?=.*\\d)(?=.*[A-Z])\\w{3,}", GOOD("aA1", "1xxZ"), BAD("aa1", "AAA", "A1", "aA1-"));
+    REGEX("^(?!no$)[a-z]+", GOOD("nope", "n", "yes"), BAD("no", "1"));
+    REGEX("(?!a|b)(?=...$)(?:.|xx)*", GOOD("cab", "xxx"), BAD("abc", "xx", "xxxx"));
+    no("a(?=b)|c", "lookahead");
+    no("^(?=a)b|c", "lookahead before alternatives");
+    no("(?=a", "without its )");
+    no("(x(?!a))", "lookahead");
+}
+
 Test(regex, what_is_not_supported_is_refused_by_its_name)
 {
     no("^+[a-z]$", "nothing to repeat");

@@ -74,6 +74,15 @@ Test(schema, strings_have_all_escapes_and_whole_surrogate_pairs)
            GOOD("\"aa\"", "\"aaa\""), BAD("\"a\"", "\"aaaa\"", "\"ab\""));
 }
 
+Test(schema, patterns_as_generators_of_schemas_write_them)
+{
+    SCHEMA("{\"type\":\"string\",\"pattern\":\"^(?!\\\\.)(?!.*\\\\.\\\\.)([A-Za-z0-9_'+\\\\-\\\\.]*"
+           ")[A-Za-z0-9_+-]@"
+           "([A-Za-z0-9][A-Za-z0-9\\\\-]*\\\\.)+[A-Za-z]{2,}$\"}",
+           GOOD("\"a.b@example.com\""), BAD("\".a@b.com\"", "\"a..b@c.com\"", "\"a@b\""));
+    no("{\"pattern\":\"(?=a)b\"}", "pattern", "lookahead");
+}
+
 Test(schema, lengths_are_exact_however_large)
 {
     static char text[9100];
