@@ -43,6 +43,7 @@ target_link_libraries(bench_long_messages PRIVATE testfe tr_flags)
 
 tr_fuzz(json frontend)
 tr_fuzz(anthropic_body frontend)
+tr_fuzz(messages frontend)
 tr_fuzz(http frontend)
 tr_fuzz(h2 frontend PkgConfig::EVENT)
 tr_fuzz(responses frontend)
