@@ -79,11 +79,6 @@ void tr_gmasks_close(struct tr_gmasks *c)
     free(c);
 }
 
-static inline void set_bit(uint32_t *mask, uint32_t id)
-{
-    mask[id / 32] |= 1u << id % 32;
-}
-
 /* ---- keys ---- */
 
 static void key_state(struct key *k, const struct tr_gprog *p, uint32_t state)
@@ -136,21 +131,21 @@ static uint32_t clamp(uint64_t work)
     return work < TR_GMASK_WORK ? (uint32_t)work : TR_GMASK_WORK;
 }
 
-static bool is_dense(const struct tr_gmasks *c, uint32_t n_ids)
-{
-    return n_ids >= c->words;
-}
-
-/* Bits of an entry's data, or of ids, into the mask. */
-static void add_ids(struct fill *f, const uint32_t *ids, uint32_t n)
+/* From now on the mask is written to. */
+static void begin_mask(struct fill *f)
 {
     if (f->blank)
         memset(f->mask, 0, f->c->words * sizeof(*f->mask));
     f->blank = false;
-    for (uint32_t i = 0; i < n; i++)
-        set_bit(f->mask, ids[i]);
 }
 
+static void add_ids(struct fill *f, const uint32_t *ids, uint32_t n)
+{
+    begin_mask(f);
+    tr_gmask_add(f->mask, ids, n);
+}
+
+/* An entry's tokens. */
 static void add_entry(struct fill *f, const struct tr_gentry *e)
 {
     f->cost += e->cost;
@@ -166,35 +161,46 @@ static void add_entry(struct fill *f, const struct tr_gentry *e)
     }
 }
 
-/* Remembers ids of `own` (or none), those of the walk, and n_leaves of `leaves`. */
+/* c->dense becomes the mask of `own` (or none) and the walk. */
+static void put_together(struct tr_gmasks *c, const struct tr_gentry *own)
+{
+    const struct tr_gspans *spans = &c->walk.spans;
+
+    if (!own) {
+        tr_gspans_set(spans, c->dense);
+        return;
+    }
+    if (own->n_ids == TR_GENTRY_DENSE) {
+        memcpy(c->dense, own->data, c->words * sizeof(*c->dense));
+    } else {
+        memset(c->dense, 0, c->words * sizeof(*c->dense));
+        tr_gmask_add(c->dense, own->data, own->n_ids);
+    }
+    tr_gspans_add_bits(spans, c->dense);
+}
+
+/* Remembers tokens of `own` (or none) and of the walk, and n_leaves of `leaves`. */
 static struct tr_gentry *remember(struct tr_gmasks *c, const struct key *k,
                                   const struct tr_gentry *own, const uint32_t *leaves,
                                   uint32_t n_leaves)
 {
     const struct tr_gwalk *w = &c->walk;
     uint32_t n_own = own ? own->n_ids : 0;
-    bool dense = n_own == TR_GENTRY_DENSE || is_dense(c, n_own + w->n_ids);
-    uint32_t words = dense ? c->words : n_own + w->n_ids;
+    bool dense = n_own >= c->words || w->spans.n_ids >= c->words - n_own;
+    uint32_t words = dense ? c->words : n_own + w->spans.n_ids;
 
     /* `own` may be gone once there is a new entry. */
-    if (dense) {
-        memset(c->dense, 0, c->words * sizeof(*c->dense));
-        if (n_own == TR_GENTRY_DENSE)
-            memcpy(c->dense, own->data, c->words * sizeof(*c->dense));
-        else
-            for (uint32_t i = 0; i < n_own; i++)
-                set_bit(c->dense, own->data[i]);
-        for (uint32_t i = 0; i < w->n_ids; i++)
-            set_bit(c->dense, w->ids[i]);
-    } else if (n_own) {
+    if (dense)
+        put_together(c, own);
+    else if (n_own)
         memcpy(c->dense, own->data, n_own * sizeof(*c->dense));
-    }
     struct tr_gentry *e = tr_gstore_add(&c->store, k->b, k->n, (size_t)words + n_leaves);
     TR_ASSERT(e); /* tr_gmasks_open saw to the room */
     memcpy(e->data, c->dense, (dense ? c->words : n_own) * sizeof(*c->dense));
     if (!dense)
-        memcpy(e->data + n_own, w->ids, w->n_ids * sizeof(*w->ids));
-    memcpy(e->data + words, leaves, n_leaves * sizeof(*leaves));
+        tr_gspans_ids(&w->spans, e->data + n_own);
+    if (n_leaves)
+        memcpy(e->data + words, leaves, n_leaves * sizeof(*leaves));
     e->n_ids = dense ? TR_GENTRY_DENSE : words;
     e->n_leaves = n_leaves;
     e->reach = w->f.deepest;
@@ -219,8 +225,10 @@ static struct tr_gentry *own_part(struct fill *f, uint32_t state)
     tr_gwalk_begin(w, f->p, NULL, 0, true, TR_GMASK_WORK);
     tr_gwalk_below(w, 0, (struct tr_ghead){(uint16_t)state, 0});
     bool direct = !w->failed && (w->many_leaves || w->f.dropped);
-    if (direct)
-        w->n_ids = w->n_leaves = 0;
+    if (direct) {
+        tr_gspans_clear(&w->spans);
+        w->n_leaves = 0;
+    }
     e = remember(c, &k, NULL, w->leaves, w->n_leaves);
     e->direct = direct;
     return e;
@@ -270,7 +278,8 @@ static void walk_whole(struct fill *f, struct tr_gentry *own, struct tr_ghead h,
     if (!store || w->f.dropped || looked > KEY_FRAMES) {
         if (!direct)
             add_entry(f, own);
-        add_ids(f, w->ids, w->n_ids);
+        begin_mask(f);
+        tr_gspans_add_bits(&w->spans, f->mask);
         f->cost += clamp(w->f.work);
         f->failed = f->failed || w->failed;
         return;

@@ -123,10 +123,13 @@ enum tr_gutf8 tr_gutf8_next(enum tr_gutf8 at, uint8_t b)
 static void sum_classes(struct tr_gpiece *nodes, uint8_t *good, uint32_t n)
 {
     for (uint32_t v = n; v-- > 0;) {
+        uint32_t height = 0;
         good[v] = 0xff;
         for (uint32_t c = v + 1; c < nodes[v].skip; c = nodes[c].skip) {
             uint8_t byte = tr_gpiece_byte(&nodes[c]);
-            nodes[v].below |= nodes[c].below & ~TR_GPIECE_BROKEN;
+            nodes[v].below |= tr_gpiece_needs(&nodes[c]) & ~TR_GPIECE_BROKEN;
+            height =
+                tr_gpiece_height(&nodes[c]) + 1 > height ? tr_gpiece_height(&nodes[c]) + 1 : height;
             nodes[v].below |= UINT64_C(1) << tr_gpiece_class[byte];
             for (int at = 0; at < 8; at++) {
                 enum tr_gutf8 to = tr_gutf8_next((enum tr_gutf8)at, byte);
@@ -136,6 +139,9 @@ static void sum_classes(struct tr_gpiece *nodes, uint8_t *good, uint32_t n)
         }
         if (!(good[v] >> TR_GUTF8_BETWEEN & 1))
             nodes[v].below |= TR_GPIECE_BROKEN;
+        if (height > TR_GPIECE_HEIGHT_MAX)
+            height = TR_GPIECE_HEIGHT_MAX;
+        nodes[v].below |= (uint64_t)height << TR_GPIECE_HEIGHT;
     }
 }
 

@@ -47,7 +47,8 @@ struct tr_gpieces_head {
 struct tr_gpiece {
     uint32_t skip;
     uint32_t first_byte; /* first id index | byte that leads here << 24 */
-    uint64_t below;      /* classes of all bytes on the ways down from here, TR_GPIECE_BROKEN */
+    uint64_t
+        below; /* classes of all bytes on the ways down from here, TR_GPIECE_BROKEN, and height */
 };
 
 struct tr_gpieces {
@@ -81,6 +82,21 @@ extern const uint8_t tr_gpiece_class[256];
 #define TR_GPIECE_ASCII ((UINT64_C(1) << 43) - 1)
 /* Not a class: some way down from here, begun between characters, is not UTF-8. */
 #define TR_GPIECE_BROKEN (UINT64_C(1) << 63)
+
+/* Nor these: the longest way down, in bytes; the largest value stands for more, too. */
+#define TR_GPIECE_HEIGHT 56
+#define TR_GPIECE_HEIGHT_MAX 127u
+
+static inline uint32_t tr_gpiece_height(const struct tr_gpiece *n)
+{
+    return n->below >> TR_GPIECE_HEIGHT & TR_GPIECE_HEIGHT_MAX;
+}
+
+/* What must be accepted: classes, and TR_GPIECE_BROKEN, which nothing accepts. */
+static inline uint64_t tr_gpiece_needs(const struct tr_gpiece *n)
+{
+    return n->below & ~((uint64_t)TR_GPIECE_HEIGHT_MAX << TR_GPIECE_HEIGHT);
+}
 
 /* UTF-8 as eight states (The Unicode Standard, table 3-7).  TR_GUTF8_NONE: `byte` cannot follow. */
 enum tr_gutf8 {

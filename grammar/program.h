@@ -42,8 +42,9 @@ struct tr_gprog {
     const uint8_t *image; /* borrowed */
     const uint8_t *groups, *rules, *states, *edges, *tokens;
     uint32_t n_groups, n_rules, n_states, n_edges, n_tokens;
-    uint32_t start; /* the first state of the rule that a whole answer is */
-    bool empty;     /* the empty answer is one, too */
+    uint32_t start;     /* the first state of the rule that a whole answer is */
+    bool empty;         /* the empty answer is one, too */
+    uint8_t digest[16]; /* of all of it: equal ones have equal states */
 };
 
 /* 0, or -EINVAL and a sentence.  `image` is borrowed and stays as it is while `p` is used.  n_vocab: ids of

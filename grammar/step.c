@@ -35,8 +35,8 @@ static inline void returned(struct tr_gframes *f, uint32_t node)
 }
 
 /* A rule that can only end where it stands is left at once. */
-static struct tr_ghead settle(const struct tr_gprog *p, struct tr_gframes *f, uint32_t state,
-                              uint32_t node)
+struct tr_ghead tr_gstep_settle(const struct tr_gprog *p, struct tr_gframes *f, uint32_t state,
+                                uint32_t node)
 {
     while (tr_gstate_is_end(p, state)) {
         returned(f, node);
@@ -51,7 +51,7 @@ static struct tr_ghead settle(const struct tr_gprog *p, struct tr_gframes *f, ui
 /* A head after its byte. */
 static void arrive(struct look *l, uint32_t state, uint32_t node)
 {
-    struct tr_ghead h = settle(l->p, l->f, state, node);
+    struct tr_ghead h = tr_gstep_settle(l->p, l->f, state, node);
 
     if (has(l->out, l->n_out, h.state, h.node))
         return;
@@ -194,7 +194,7 @@ struct tr_ghead tr_gstep_return(const struct tr_gprog *p, struct tr_gframes *f, 
 {
     returned(f, node);
     return node == 0 ? (struct tr_ghead){TR_GRAM_OVER, 0}
-                     : settle(p, f, f->node[node].state, f->node[node].parent);
+                     : tr_gstep_settle(p, f, f->node[node].state, f->node[node].parent);
 }
 
 bool tr_gstep_may_end(const struct tr_gprog *p, struct tr_gframes *f, const struct tr_ghead *in,

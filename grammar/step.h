@@ -31,6 +31,10 @@ uint32_t tr_gstep_byte(const struct tr_gprog *p, struct tr_gframes *f, const str
 uint32_t tr_gstep_token(const struct tr_gprog *p, struct tr_gframes *f, const struct tr_ghead *in,
                         uint32_t n_in, uint32_t id, struct tr_ghead *out);
 
+/* A head in `state`; rules that can only end there are left. */
+struct tr_ghead tr_gstep_settle(const struct tr_gprog *p, struct tr_gframes *f, uint32_t state,
+                                uint32_t node);
+
 /* The head that stands where the call of `node` returns to; its rule may be at an end there, too. */
 struct tr_ghead tr_gstep_return(const struct tr_gprog *p, struct tr_gframes *f, uint32_t node);
 

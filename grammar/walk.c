@@ -47,10 +47,9 @@ int tr_gwalk_open(struct tr_gwalk *w, const struct tr_gpieces *pieces)
 {
     *w = (struct tr_gwalk){.pieces = pieces};
     w->memo = calloc(1, sizeof(*w->memo));
-    w->ids = malloc(((size_t)pieces->n_ids * 2 + 1) * sizeof(*w->ids));
-    w->seen = malloc((pieces->n_vocab / 32 + 1) * sizeof(*w->seen));
     w->leaves = malloc(TR_GWALK_LEAVES * sizeof(*w->leaves));
-    if (w->memo && w->ids && w->seen && w->leaves)
+    if (w->memo && w->leaves && tr_gruns_open(&w->runs) == 0 &&
+        tr_gspans_open(&w->spans, pieces) == 0)
         return 0;
     tr_gwalk_close(w);
     return -ENOMEM;
@@ -59,9 +58,9 @@ int tr_gwalk_open(struct tr_gwalk *w, const struct tr_gpieces *pieces)
 void tr_gwalk_close(struct tr_gwalk *w)
 {
     free(w->memo);
-    free(w->ids);
-    free(w->seen);
+    tr_gspans_close(&w->spans);
     free(w->leaves);
+    tr_gruns_close(&w->runs);
     *w = (struct tr_gwalk){0};
 }
 
@@ -71,13 +70,15 @@ void tr_gwalk_begin(struct tr_gwalk *w, const struct tr_gprog *p, const struct t
     struct tr_gwalk_memo *m = w->memo;
 
     w->p = p;
+    tr_gruns_of(&w->runs, p);
     w->f = (struct tr_gframes){.node = m->frames, .n = n ? n : 1, .max = FRAMES};
     w->f.lowest = UINT16_MAX;
     if (n)
         memcpy(m->frames, frames, n * sizeof(*frames));
     else
         m->frames[0] = (struct tr_gframe){.state = TR_GRAM_OVER};
-    w->n_ids = w->n_leaves = 0;
+    tr_gspans_clear(&w->spans);
+    w->n_leaves = 0;
     w->want_leaves = want_leaves;
     w->many_leaves = w->failed = false;
     w->budget = budget;
@@ -195,6 +196,15 @@ static void find_accept(struct tr_gwalk *w, uint32_t set)
         s->accept |= TR_GPIECE_HIGH;
 }
 
+/* Runs tell as much, sooner. */
+static bool has_run(struct tr_gwalk *w, uint32_t set)
+{
+    const struct set *s = &w->memo->sets[set];
+
+    return s->n == 1 && !s->over &&
+           tr_grun_at(&w->runs, w->p, w->memo->heads[s->first].state)->accept != 0;
+}
+
 /* ---- the walk ---- */
 
 /* Goes from `from` over `byte` to `to`.  False: that way is not allowed. */
@@ -221,36 +231,17 @@ static bool go(struct tr_gwalk *w, const struct place *from, uint8_t byte, struc
     }
     to->set = next - FIRST_SET;
     to->ends = m->sets[to->set].ends;
-    if (to->set == from->set && !m->sets[to->set].accept_known)
+    if (to->set == from->set && !m->sets[to->set].accept_known && !has_run(w, to->set))
         find_accept(w, to->set);
     return true;
-}
-
-/* Several starts may have met the same tokens: each id is kept once. */
-static void keep_once(struct tr_gwalk *w)
-{
-    uint32_t *seen = w->seen, k = 0;
-
-    memset(seen, 0, (w->pieces->n_vocab / 32 + 1) * sizeof(*seen));
-    for (uint32_t i = 0; i < w->n_ids; i++) {
-        uint32_t id = w->ids[i], bit = 1u << id % 32;
-        if (!(seen[id / 32] & bit))
-            w->ids[k++] = id;
-        seen[id / 32] |= bit;
-    }
-    w->n_ids = k;
 }
 
 /* The tokens at nodes [from, end). */
 static void take(struct tr_gwalk *w, uint32_t from, uint32_t end)
 {
-    const struct tr_gpieces *v = w->pieces;
-    uint32_t at = tr_gpiece_first(&v->nodes[from]), n = tr_gpiece_first(&v->nodes[end]) - at;
+    const struct tr_gpiece *nodes = w->pieces->nodes;
 
-    if (n > 2 * v->n_ids - w->n_ids)
-        keep_once(w); /* now there are at most n_ids */
-    memcpy(w->ids + w->n_ids, v->ids + at, n * sizeof(*w->ids));
-    w->n_ids += n;
+    tr_gspans_add(&w->spans, tr_gpiece_first(&nodes[from]), tr_gpiece_first(&nodes[end]));
 }
 
 static void may_leave(struct tr_gwalk *w, uint32_t v)
@@ -261,13 +252,50 @@ static void may_leave(struct tr_gwalk *w, uint32_t v)
         w->leaves[w->n_leaves++] = v;
 }
 
-/* All of v's subtree is allowed, and the rule is not left in it. */
-static bool takes_all(const struct tr_gwalk *w, uint32_t v, const struct place *at)
+/* From one head, all of v's subtree is allowed since runs follow each other as far down as it goes. */
+static bool runs_on(struct tr_gwalk *w, const struct tr_gpiece *v, struct tr_ghead h)
 {
-    const struct set *s = &w->memo->sets[at->set];
+    uint32_t height = tr_gpiece_height(v);
+    uint64_t needs = tr_gpiece_needs(v);
+    uint16_t deepest = w->f.deepest;
 
-    return at->set != LOOSE && s->accept_known && !at->ends &&
-           (w->pieces->nodes[v].below & ~s->accept) == 0;
+    for (uint32_t i = 0; i < height; i++) {
+        const struct tr_grun *r = tr_grun_at(&w->runs, w->p, h.state);
+        uint32_t depth = w->f.node[h.node].depth + (uint32_t)r->call;
+        w->f.work++;
+        if (needs & ~r->accept || depth > TR_GRAM_DEPTH)
+            return false;
+        if (depth > deepest)
+            deepest = (uint16_t)depth;
+        if (r->to == h.state)
+            break;
+        h = tr_gstep_settle(w->p, &w->f, r->to, h.node);
+        if (h.state == TR_GRAM_OVER)
+            return false;
+        if (i + 1 == height && height == TR_GPIECE_HEIGHT_MAX)
+            return false;
+    }
+    w->f.deepest = deepest;
+    return true;
+}
+
+/* All of v's subtree is allowed, and the rule is not left in it. */
+static bool takes_all(struct tr_gwalk *w, uint32_t v, const struct place *at)
+{
+    const struct tr_gpiece *n = &w->pieces->nodes[v];
+    struct tr_ghead h = at->loose[0];
+    uint32_t n_heads = at->n;
+
+    if (at->ends)
+        return false;
+    if (at->set != LOOSE) {
+        const struct set *s = &w->memo->sets[at->set];
+        if (s->accept_known && (tr_gpiece_needs(n) & ~s->accept) == 0)
+            return true;
+        h = w->memo->heads[s->first];
+        n_heads = s->n;
+    }
+    return n_heads == 1 && h.state != TR_GRAM_OVER && runs_on(w, n, h);
 }
 
 void tr_gwalk_below(struct tr_gwalk *w, uint32_t top, struct tr_ghead head)

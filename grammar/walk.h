@@ -4,11 +4,14 @@
  * One unit of work: begin, put in the heads to start from, walk below as many nodes of the trie as are
  * wanted, read the results.  Sets of heads that come up are remembered within the unit, with where each
  * byte leads from them, so a walk is mostly one look-up for each node.  Where a set leads back to itself
- * over all bytes of a subtree (a string's characters), the subtree is taken as a whole. */
+ * over all bytes of a subtree (a string's characters), or one state to the next (grammar/run.h), the subtree
+ * is taken as a whole. */
 #ifndef TR_GRAMMAR_WALK_H
 #define TR_GRAMMAR_WALK_H
 
 #include "grammar/pieces.h"
+#include "grammar/run.h"
+#include "grammar/spans.h"
 #include "grammar/step.h"
 
 /* More nodes at which a rule may be left are not told. */
@@ -20,14 +23,13 @@ struct tr_gwalk {
     const struct tr_gpieces *pieces;
     const struct tr_gprog *p;
     struct tr_gframes f;
-    uint32_t *ids; /* tokens that may be taken; one may be there twice */
-    uint32_t n_ids;
-    uint32_t *seen;   /* one bit for each token */
-    uint32_t *leaves; /* nodes at which all open calls may be over and tokens go on */
+    struct tr_gspans spans; /* tokens that may be taken */
+    uint32_t *leaves;       /* nodes at which all open calls may be over and tokens go on */
     uint32_t n_leaves;
     bool want_leaves, many_leaves;
     bool failed; /* the budget of work is used up */
     uint64_t budget, walked;
+    struct tr_gruns runs;
     struct tr_gwalk_memo *memo;
 };
 
