@@ -33,6 +33,7 @@ struct object {
     struct tr_fa_maker *seen; /* keys */
     struct extra extra[1 << TR_SC_PATTERNS];
     uint32_t n_extra;
+    const struct tr_fa *names;                     /* NULL: any key */
     const struct tr_json *pattern[TR_SC_PATTERNS]; /* different patternProperties, by their keys */
     uint32_t n_patterns;
     bool never;
@@ -108,6 +109,16 @@ struct tr_demand *tr_sc_property(struct tr_sc *c, const struct tr_demand *d, con
 
 /* ---- the named properties ---- */
 
+/* A demand that no value obeys. */
+static struct tr_demand *nothing(struct tr_sc *c)
+{
+    struct tr_draft *x = tr_gbudget_alloc(&c->w, sizeof *x);
+    if (!x)
+        return tr_sc_full(c, NULL), NULL;
+    x->never = true;
+    return tr_sc_demand(c, x);
+}
+
 static bool add_key(struct object *o, const struct tr_json *key)
 {
     uint32_t known = tr_fa_count(o->seen);
@@ -126,7 +137,9 @@ static bool add_key(struct object *o, const struct tr_json *key)
         o->p = p;
         o->cap = cap;
     }
-    struct tr_demand *value = tr_sc_property(o->c, o->d, key->u.s, key->len);
+    bool allowed = !o->names || tr_fa_takes(o->names, key->u.s, key->len);
+    struct tr_demand *value =
+        allowed ? tr_sc_property(o->c, o->d, key->u.s, key->len) : nothing(o->c);
     if (!value)
         return false;
     o->p[o->n++] = (struct prop){.key = key, .value = value};
@@ -229,6 +242,8 @@ static const struct tr_fa *extra_key(struct object *o, uint32_t bits, const stru
 {
     struct tr_gbudget *w = &o->c->w;
     const struct tr_fa *a = tr_fa_minus(w, tr_fa_length(w, 0, UINT32_MAX), words);
+    if (a && o->names)
+        a = tr_fa_and(w, a, o->names);
     for (uint32_t k = 0; k < o->n_patterns && a; k++) {
         const struct tr_fa *p = tr_sc_pattern(o->c, o->pattern[k], o->pattern[k]);
         a = bits >> k & 1 ? tr_fa_and(w, a, p) : tr_fa_minus(w, a, p);
@@ -257,7 +272,7 @@ static bool find_extras(struct object *o)
             return false;
         if (e.value->never)
             continue;
-        if (o->n || o->n_patterns) {
+        if (o->n || o->n_patterns || o->names) {
             e.key = extra_key(o, bits, words);
             if (!e.key)
                 return false;
@@ -463,7 +478,7 @@ tr_gnode tr_sc_object(struct tr_sc *c, const struct tr_demand *d, const struct t
     if (!o)
         return tr_sc_full(c, NULL), TR_G_NONE;
     *o = (struct object){.c = c, .d = d, .s = s};
-    if (!find_properties(o) || !find_extras(o))
+    if (!tr_sc_names(c, d, &o->names) || !find_properties(o) || !find_extras(o))
         return TR_G_NONE;
     *never = !can_be(o);
     return *never ? tr_g_never(c->b) : automaton(o);

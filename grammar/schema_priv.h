@@ -8,6 +8,7 @@
  *
  *   schema.c          demands: numbering, $ref and allOf, the order of work, anyOf
  *   schema_spec.c     what the keywords of a demand say, in one struct
+ *   schema_names.c    the keys that an object may have
  *   schema_oneof.c    whether two demands exclude each other
  *   schema_object.c, schema_array.c, schema_string.c, schema_number.c, schema_enum.c
  *                     the node for values of one kind */
@@ -147,6 +148,8 @@ tr_gnode tr_sc_enum(struct tr_sc *c, const struct tr_demand *d, const struct tr_
 /* The demand on the property `key`, by all parts of d.  NULL at a fault. */
 struct tr_demand *tr_sc_property(struct tr_sc *c, const struct tr_demand *d, const char *key,
                                  uint32_t len);
+/* The keys that propertyNames of all parts allow, NULL: any.  False at a fault. */
+bool tr_sc_names(struct tr_sc *c, const struct tr_demand *d, const struct tr_fa **names);
 /* Whether some part of d demands the property. */
 bool tr_sc_requires(const struct tr_demand *d, const char *key, uint32_t len);
 

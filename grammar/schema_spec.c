@@ -398,6 +398,12 @@ static bool is_extra(struct reading *r, const struct tr_json *v)
     return is_schema(r, v);
 }
 
+static bool is_names(struct reading *r, const struct tr_json *v)
+{
+    r->s->object_words = true;
+    return is_schema(r, v);
+}
+
 static bool is_items(struct reading *r, const struct tr_json *v)
 {
     r->s->array_words = true;
@@ -413,6 +419,19 @@ static bool is_prefix(struct reading *r, const struct tr_json *v)
         return tr_sc_refuse(r->c, v, "prefixItems is a list of schemas");
     return v->len <= TR_SC_COUNT ||
            tr_sc_refuse(r->c, v, "too many prefixItems (limit %d)", TR_SC_COUNT);
+}
+
+/* Only what is nothing but true or false. */
+static bool read_not(struct reading *r, const struct tr_json *v)
+{
+    bool all = tr_json_is(v, TR_JSON_BOOL) ? v->u.b : tr_json_is(v, TR_JSON_OBJECT) && !v->len;
+    if (!all && !tr_json_is(v, TR_JSON_BOOL))
+        return tr_sc_refuse(r->c, v, "\"not\" is supported for {}, true and false alone");
+    if (all) {
+        r->s->types = 0;
+        r->typed = true;
+    }
+    return true;
 }
 
 static bool is_false(struct reading *r, const struct tr_json *v)
@@ -441,6 +460,7 @@ static const struct word {
     {"required", is_required},
     {"additionalProperties", is_extra},
     {"patternProperties", is_patterns},
+    {"propertyNames", is_names},
     {"minProperties", read_min_properties},
     {"maxProperties", read_max_properties},
     {"items", is_items},
@@ -457,6 +477,7 @@ static const struct word {
     {"exclusiveMinimum", read_exclusive_minimum},
     {"exclusiveMaximum", read_exclusive_maximum},
     {"multipleOf", read_multiple_of},
+    {"not", read_not},
     {"anyOf", read_anyof},
     {"oneOf", read_oneof},
     {"allOf", skip},

@@ -118,6 +118,8 @@ class Maker:
         s["additionalProperties"] = r.choice([False, False, True, self.schema(depth - 1)])
         if r.random() < .15:
             s["patternProperties"] = {p: self.schema(depth - 1) for p in r.sample(PATTERNS[:6], r.randint(1, 2))}
+        if r.random() < .1:
+            s["propertyNames"] = r.choice([{"pattern": r.choice(PATTERNS)}, {"maxLength": 1}, {"enum": ["a", "b", "zz"]}, True])
         if r.random() < .15:
             s["minProperties"] = r.randint(0, 2)
         if r.random() < .15:

@@ -154,6 +154,24 @@ Test(schema, objects_obey_counts_and_patterns)
     no("{\"type\":\"object\",\"properties\":{\"a\":{}},\"minProperties\":2}", "", "no value obeys");
 }
 
+Test(schema, names_of_properties)
+{
+    SCHEMA("{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[a-c]+$\",\"maxLength\":2},"
+           "\"additionalProperties\":{\"type\":\"integer\"}}",
+           GOOD("{}", "{\"a\":1,\"bc\":2}"), BAD("{\"d\":1}", "{\"abc\":1}", "{\"a\":\"\"}"));
+    SCHEMA("{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"x\",\"y\",1]}}",
+           GOOD("{\"y\":null}", "{}"), BAD("{\"z\":1}", "{\"1\":1}"));
+    SCHEMA(
+        "{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\"},\"additionalProperties\":{}}",
+        GOOD("{\"\":1}"), BAD("[]"));
+    SCHEMA("{\"properties\":{\"a\":{},\"bb\":{}},\"propertyNames\":{\"maxLength\":1}}",
+           GOOD("{\"a\":1}"), BAD("{\"bb\":1}"));
+    SCHEMA("{\"propertyNames\":false}", GOOD("{}"), BAD("{\"a\":1}"));
+    SCHEMA("{\"properties\":{\"a\":{\"not\":{}},\"b\":{\"not\":false}}}", GOOD("{\"b\":1}", "{}"),
+           BAD("{\"a\":1}"));
+    no("{\"required\":[\"bb\"],\"propertyNames\":{\"maxLength\":1}}", "", "no value obeys");
+}
+
 Test(schema, arrays)
 {
     SCHEMA("{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":1,\"maxItems\":3}",
@@ -293,13 +311,13 @@ Test(schema, what_is_no_schema_is_refused_with_its_place)
 
 Test(schema, keywords_that_are_not_supported_are_refused_by_name)
 {
-    no("{\"not\":{}}", "not", "\"not\"");
+    no("{\"not\":{\"type\":\"null\"}}", "not", "\"not\"");
+    no("{\"propertyNames\":{\"anyOf\":[{}]}}", "propertyNames", "not supported");
     no("{\"properties\":{\"a\":{\"if\":{},\"then\":{}}}}", "properties.a.if", "\"if\"");
     no("{\"uniqueItems\":true}", "uniqueItems", "uniqueItems");
     no("{\"contains\":{}}", "contains", "\"contains\"");
     no("{\"dependentRequired\":{}}", "dependentRequired", "not supported");
     no("{\"unevaluatedProperties\":false}", "unevaluatedProperties", "not supported");
-    no("{\"propertyNames\":{}}", "propertyNames", "not supported");
     no("{\"foo\":1}", "foo", "not supported");
     SCHEMA("{\"$schema\":\"s\",\"$id\":\"i\",\"title\":\"t\",\"description\":\"d\",\"default\":1,"
            "\"examples\":[],\"deprecated\":true,\"x-order\":1,\"uniqueItems\":false,\"type\":"
