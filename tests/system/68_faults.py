@@ -180,9 +180,12 @@ class Kind:
 
 GREEDY, SEEDED = {"temperature": 0}, {"temperature": 0.9}
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
+GBNF = "root ::= [a-z ]+ rest\nrest ::= [^0-9]*\n"
+NUMBERS = {"type": "array", "minItems": 2000, "items": {"type": "integer", "minimum": 100}}
 NDJSON = ["Accept: application/x-ndjson"]
 KINDS = [
     Kind("native", NATIVE, take_native, sse, resume=[], on_disconnect="hold", **SEEDED),
+    Kind("native with a grammar", NATIVE, take_native, sse, resume=[], on_disconnect="hold", grammar=GBNF, **SEEDED),
     Kind("native ndjson", NATIVE, take_native, ndjson, resume=NDJSON, headers=NDJSON,
          on_disconnect="hold", **GREEDY),
     Kind("chat resumable", CHAT, take_openai, sse, resume=[], headers=["X-Tokenring-Resume: 1"],
@@ -193,6 +196,7 @@ KINDS = [
     Kind("responses in background", RESPONSES, take_responses, sse, resume=[], stream=True, background=True, **SEEDED),
     Kind("responses", RESPONSES, take_responses, sse, stream=True, **GREEDY),
     Kind("responses in one piece", RESPONSES, take_responses, **SEEDED),
+    Kind("chat with a schema", CHAT, take_openai, sse, guided_json=NUMBERS, **USAGE, **SEEDED),
     Kind("chat in one piece", CHAT, take_openai, logprobs=True, **GREEDY),
     Kind("messages resumable", MESSAGES, take_anthropic, sse, resume=[], headers=["X-Tokenring-Resume: 1"],
          stream=True, **SEEDED),
