@@ -40,6 +40,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
   target_sources(stress_hostile PRIVATE ${CMAKE_SOURCE_DIR}/tests/stress/good.c
     ${CMAKE_SOURCE_DIR}/tests/stress/evil.c ${CMAKE_SOURCE_DIR}/tests/stress/hostile_ledger.c)
 endif()
+tr_program_test(stress masks ${CMAKE_SOURCE_DIR}/tests/stress/masks.c engine)
 tr_fuzz(shm_engine enginerig)
 
 # Measurements, not tests (docs/performance.md).

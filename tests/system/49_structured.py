@@ -231,6 +231,19 @@ def choices_and_seeds():
               [c["message"]["content"] for c in a.json["choices"]], "the same beside others")
 
 
+@test
+def the_vocabulary_that_masks_are_made_of_is_the_engines_and_cannot_be_changed():
+    for role, pids in S.processes().items():
+        for pid in pids:
+            maps = [line for line in proc_read(pid, "maps").decode().splitlines() if "tokenring-pieces" in line]
+            fds = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+            if role == "engine":
+                check(maps and all(" r--s " in line for line in maps), "the engine reads it", maps)
+            else:
+                equal(maps, [], f"{role}: does not have it")
+            check(not any("tokenring-pieces" in fd for fd in fds), f"{role}: no descriptor of it", fds)
+
+
 # ---- other dialects -----------------------------------------------------------------------------
 
 @test
