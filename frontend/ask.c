@@ -4,6 +4,7 @@
 
 #include "frontend/answer_grammar.h"
 #include "frontend/messages.h"
+#include "frontend/tools_prompt.h"
 #include "text/encode.h"
 
 #include <errno.h>
@@ -286,14 +287,17 @@ static int encode_list(struct tr_ask *a, struct tr_fault *f)
 
 static int encode_chat(struct tr_ask *a, struct tr_fault *f)
 {
-    const struct tr_messages m = {.doc = a->doc,
-                                  .messages = a->messages,
-                                  .tools = a->tools,
-                                  .documents = a->documents,
-                                  .args = a->template_args,
-                                  .effort = a->effort,
-                                  .generation_prompt = a->generation_prompt,
-                                  .continue_final = a->continue_final};
+    struct tr_messages m = {.doc = a->doc,
+                            .messages = a->messages,
+                            .tools = a->tools,
+                            .documents = a->documents,
+                            .args = a->template_args,
+                            .effort = a->effort,
+                            .generation_prompt = a->generation_prompt,
+                            .continue_final = a->continue_final};
+    const struct tr_chat_traits *traits = &a->fe->traits;
+    struct tr_json_doc *doc = NULL; /* the messages as text, and it */
+    char *text = NULL;
     struct tr_chat_text out;
 
     if (!a->fe->chat)
@@ -303,8 +307,10 @@ static int encode_chat(struct tr_ask *a, struct tr_fault *f)
     if (!ctx)
         return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
     int rc = make_prompts(a, 1, f);
+    if (rc == 0 && tr_tools_prompt_wanted(&m, traits))
+        rc = tr_tools_prompt(&m, traits, a->fe->tool_format, &doc, &text, f);
     if (rc == 0)
-        rc = tr_messages_render(&m, a->fe->chat, &a->fe->traits, a->fe->vocab, ctx, &out, f);
+        rc = tr_messages_render(&m, a->fe->chat, traits, a->fe->vocab, ctx, &out, f);
     if (rc == 0) {
         a->reasoning_open = tr_reasoning_is_open(a->reasoning_format, out.text, out.len);
         rc = encode(a, out.text, out.len, out.user, out.n_user, false, &a->prompts[0], f);
@@ -312,6 +318,8 @@ static int encode_chat(struct tr_ask *a, struct tr_fault *f)
     if (rc && tr_jctx_no_memory(ctx)) /* whatever it looked like */
         tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");
     tr_jctx_close(ctx);
+    tr_json_free(doc);
+    free(text);
     return rc;
 }
 

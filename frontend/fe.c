@@ -70,8 +70,12 @@ static void find_formats(struct tr_fe *fe, const char *text, size_t len)
 
     fe->tool_format = tr_tool_format_of(text, len, &tools_known);
     if (!fe->tool_format)
-        fe->tool_format = TR_TOOLS_JSON;
+        fe->tool_format = TR_TOOLS_JSON; /* it is told of tools in our words (tools_prompt.h) */
+    if (fe->cfg->tool_format >= 0)
+        fe->tool_format = (enum tr_tool_format)fe->cfg->tool_format;
     fe->reasoning_format = tr_reasoning_format_of(text, len);
+    if (fe->cfg->reasoning >= 0)
+        fe->reasoning_format = (enum tr_reasoning_format)fe->cfg->reasoning;
 }
 
 static int open_template(struct tr_fe *fe, struct tr_errbuf *err)

@@ -41,9 +41,11 @@ struct tr_frontend_config {
     const char *served_name;   /* --served-name, or the file's stem, or "sim" */
     const char *model_stem;    /* accepted as a model name too; NULL: none */
     const char *chat_template; /* --chat-template: NULL the file's own, "none", else a path */
-    const char *version;       /* of tokenring, for /version and tokenring_info */
-    const char *backend;       /* "cpu", "cuda", "sim": for /server_info and tokenring_info */
-    uint64_t created_s;        /* of the model: seconds since 1970, the same in all frontends */
+    int tool_format; /* --tool-format, --reasoning: enum tr_tool_format, enum tr_reasoning_format; -1: by */
+    int reasoning;       /* the template */
+    const char *version; /* of tokenring, for /version and tokenring_info */
+    const char *backend; /* "cpu", "cuda", "sim": for /server_info and tokenring_info */
+    uint64_t created_s;  /* of the model: seconds since 1970, the same in all frontends */
 
     uint64_t heartbeat_ns;      /* keep-alive after so long without a byte; 0 never */
     uint64_t write_deadline_ns; /* nothing could be written for so long: slow_client; 0 never */

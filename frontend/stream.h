@@ -84,7 +84,7 @@ struct tr_choice {
     uint32_t blocks;
     enum tr_event_type block;
     bool block_open;
-    struct tr_split split;   /* behind `send`, if it is (tr_ask_splits) */
+    struct tr_split split; /* behind `send`, if it is (tr_ask_splits) */
 };
 
 /* Who wants to read a stream, from which event on, in which shape. */

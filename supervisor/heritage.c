@@ -273,6 +273,8 @@ static void configure_frontend(struct tr_heritage *h, const struct tr_shm_config
                                     .served_name = h->served_name,
                                     .model_stem = h->model_stem,
                                     .chat_template = *o->chat_template ? o->chat_template : NULL,
+                                    .tool_format = (int)o->tool_format - 1, /* auto is the first */
+                                    .reasoning = (int)o->reasoning - 1,
                                     .version = TR_VERSION,
                                     .backend = h->engine.ops == &tr_backend_sim ? "sim" : "cpu",
                                     .created_s = (uint64_t)tr_wall_s(),

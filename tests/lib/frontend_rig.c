@@ -25,6 +25,8 @@ void tr_rig_defaults(struct tr_rig *r)
     r->cfg = (struct tr_frontend_config){
         .served_name = "sim",
         .model_stem = "sim-stem",
+        .tool_format = -1,
+        .reasoning = -1,
         .version = "0",
         .backend = "sim",
         .heartbeat_ns = 15 * SECOND,
