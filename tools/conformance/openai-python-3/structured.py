@@ -2,14 +2,13 @@
 """openai-python on the real model: parse() of chat and Responses with a pydantic class, streamed and whole."""
 # serve: --backend cpu --ctx-size 2048
 from enum import Enum
-from importlib.metadata import version
 
 import openai
 from pydantic import BaseModel, Field
 
 from claims import *
 
-client("openai-python (structured)", version("openai"))
+client("openai-python " + openai.__version__.split(".")[0] + ".x (structured)", openai.__version__)
 C = openai.OpenAI(base_url=V1, api_key="none", max_retries=0)
 
 
