@@ -70,12 +70,14 @@ class TlsSession(Session):
         super().__init__(port or server.port, sock=sock, **kw)
 
     def send(self, data):
-        while data:
-            with self.lock, contextlib.suppress(TimeoutError, BrokenPipeError, ConnectionResetError):
-                n = self.sock.send(data)
+        while data and not self.gone:
+            try:
+                with self.lock:
+                    n = self.sock.send(data)
                 data = data[n:]
-                continue
-            if self.gone:
+            except (TimeoutError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                pass
+            except OSError:  # it has ended: who reads is told so
                 return
 
     def _some(self):
