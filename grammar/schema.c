@@ -201,18 +201,16 @@ static tr_gnode compile(struct tr_sc *c, struct tr_demand *d);
 static struct tr_demand *branch_of(struct tr_sc *c, const struct tr_demand *d, uint32_t at,
                                    uint64_t skip, const struct tr_json *branch)
 {
-    struct tr_draft *x = tr_gbudget_alloc(&c->w, sizeof *x);
-    if (!x)
-        return tr_sc_full(c, branch), NULL;
-    x->never = d->never;
+    struct tr_draft x = {.n = 0};
+    x.never = d->never;
     for (uint32_t i = 0; i < d->n; i++) {
         struct tr_sc_part p = d->part[i];
         p.skip |= i == at ? skip : 0;
-        if (!tr_sc_add_part(c, x, p))
+        if (!tr_sc_add_part(c, &x, p))
             return NULL;
     }
-    x->followed = x->n;
-    return tr_sc_add(c, x, branch) ? tr_sc_demand(c, x) : NULL;
+    x.followed = x.n;
+    return tr_sc_add(c, &x, branch) ? tr_sc_demand(c, &x) : NULL;
 }
 
 static bool all_apart(struct tr_sc *c, struct tr_demand **v, uint32_t n, const struct tr_json *at)
@@ -253,13 +251,20 @@ static tr_gnode choice(struct tr_sc *c, const struct tr_demand *d, const struct 
     if (one && !all_apart(c, v, list->len, list))
         return TR_G_NONE;
     uint32_t n = 0;
+    uint32_t calls = 0;
     for (uint32_t i = 0; i < list->len; i++) {
         tr_gnode x = compile(c, v[i]);
         if (x == TR_G_NONE)
             return TR_G_NONE;
         if (!v[i]->never)
             node[n++] = x;
+        calls += x == v[i]->rule;
     }
+    /* A matcher follows each call that may be meant, and no more than TR_GRAM_HEADS; written in place, what
+     * begins alike is one. */
+    for (uint32_t i = 0, k = 0; i < list->len && calls > TR_SC_CALLS; i++)
+        if (!v[i]->never)
+            node[k++] = v[i]->body;
     *never = !n;
     return tr_g_alt(c->b, node, n);
 }
@@ -354,6 +359,7 @@ static tr_gnode compile(struct tr_sc *c, struct tr_demand *d)
         d->rule = tr_g_rule(c->b);
     if (d->rule)
         tr_g_define(c->b, d->rule, node);
+    d->body = node;
     d->node = d->rule ? d->rule : node;
     d->done = true;
     return d->node;
@@ -382,12 +388,10 @@ tr_gnode tr_sc_value(struct tr_sc *c, struct tr_demand *d)
 
 static tr_gnode compile_all(struct tr_sc *c, const struct tr_json *schema)
 {
-    struct tr_draft *x = tr_gbudget_alloc(&c->w, sizeof *x);
-    if (!x)
-        return tr_sc_full(c, schema), TR_G_NONE;
-    if (!tr_sc_add(c, x, schema))
+    struct tr_draft x = {.n = 0};
+    if (!tr_sc_add(c, &x, schema))
         return TR_G_NONE;
-    struct tr_demand *root = tr_sc_demand(c, x);
+    struct tr_demand *root = tr_sc_demand(c, &x);
     tr_gnode node = root ? compile(c, root) : TR_G_NONE;
     if (node != TR_G_NONE && root->never)
         return tr_sc_refuse(c, schema, "no value obeys the schema"), TR_G_NONE;

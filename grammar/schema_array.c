@@ -6,9 +6,7 @@
 /* The demand on element i. */
 static struct tr_demand *element(struct tr_sc *c, const struct tr_demand *d, uint32_t i)
 {
-    struct tr_draft *x = tr_gbudget_alloc(&c->w, sizeof *x);
-    if (!x)
-        return tr_sc_full(c, NULL), NULL;
+    struct tr_draft x = {.n = 0};
     for (uint32_t k = 0; k < d->n; k++) {
         const struct tr_json *schema = d->part[k].schema;
         const struct tr_json *prefix = TR_JSON_GET(schema, "prefixItems");
@@ -21,10 +19,10 @@ static struct tr_demand *element(struct tr_sc *c, const struct tr_demand *d, uin
         }
         if (!tr_gbudget_step(&c->w, 1 + i))
             return tr_sc_full(c, schema), NULL;
-        if (v && !tr_sc_add(c, x, v))
+        if (v && !tr_sc_add(c, &x, v))
             return NULL;
     }
-    return tr_sc_demand(c, x);
+    return tr_sc_demand(c, &x);
 }
 
 struct bounds {

@@ -25,10 +25,10 @@ static const struct tr_fa *listed(struct tr_sc *c, const struct tr_demand *d,
 /* The strings that obey a schema; *any: all do. */
 static const struct tr_fa *strings(struct tr_sc *c, const struct tr_json *schema, bool *any)
 {
-    struct tr_draft *x = tr_gbudget_alloc(&c->w, sizeof *x);
-    if (!x || !tr_sc_add(c, x, schema))
+    struct tr_draft x = {.n = 0};
+    if (!tr_sc_add(c, &x, schema))
         return NULL;
-    struct tr_demand *d = tr_sc_demand(c, x);
+    struct tr_demand *d = tr_sc_demand(c, &x);
     const struct tr_spec *s = d ? tr_sc_spec(c, d) : NULL;
     if (!s)
         return NULL;

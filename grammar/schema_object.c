@@ -85,9 +85,7 @@ static bool takes_text(struct tr_sc *c, const struct tr_json *pattern, const voi
 struct tr_demand *tr_sc_property(struct tr_sc *c, const struct tr_demand *d, const char *key,
                                  uint32_t len)
 {
-    struct tr_draft *x = tr_gbudget_alloc(&c->w, sizeof *x);
-    if (!x)
-        return tr_sc_full(c, NULL), NULL;
+    struct tr_draft x = {.n = 0};
     const struct text t = {key, len};
     for (uint32_t i = 0; i < d->n; i++) {
         const struct tr_json *schema = d->part[i].schema;
@@ -97,14 +95,14 @@ struct tr_demand *tr_sc_property(struct tr_sc *c, const struct tr_demand *d, con
         bool some = v != NULL;
         if (!tr_gbudget_step(&c->w, 4 + (props ? props->len : 0)))
             return tr_sc_full(c, schema), NULL;
-        if (v && !tr_sc_add(c, x, v))
+        if (v && !tr_sc_add(c, &x, v))
             return NULL;
-        if (!add_patterns(c, x, schema, takes_text, &t, &some))
+        if (!add_patterns(c, &x, schema, takes_text, &t, &some))
             return NULL;
-        if (!some && other && !tr_sc_add(c, x, other))
+        if (!some && other && !tr_sc_add(c, &x, other))
             return NULL;
     }
-    return tr_sc_demand(c, x);
+    return tr_sc_demand(c, &x);
 }
 
 /* ---- the named properties ---- */
@@ -112,11 +110,9 @@ struct tr_demand *tr_sc_property(struct tr_sc *c, const struct tr_demand *d, con
 /* A demand that no value obeys. */
 static struct tr_demand *nothing(struct tr_sc *c)
 {
-    struct tr_draft *x = tr_gbudget_alloc(&c->w, sizeof *x);
-    if (!x)
-        return tr_sc_full(c, NULL), NULL;
-    x->never = true;
-    return tr_sc_demand(c, x);
+    struct tr_draft x = {.n = 0};
+    x.never = true;
+    return tr_sc_demand(c, &x);
 }
 
 static bool add_key(struct object *o, const struct tr_json *key)
@@ -221,20 +217,18 @@ static bool is_chosen(struct tr_sc *c, const struct tr_json *pattern, const void
 static struct tr_demand *extra_value(struct object *o, uint32_t bits)
 {
     struct tr_sc *c = o->c;
-    struct tr_draft *x = tr_gbudget_alloc(&c->w, sizeof *x);
-    if (!x)
-        return tr_sc_full(c, NULL), NULL;
+    struct tr_draft x = {.n = 0};
     const struct choice chosen = {o, bits};
     for (uint32_t i = 0; i < o->d->n; i++) {
         const struct tr_json *schema = o->d->part[i].schema;
         const struct tr_json *other = TR_JSON_GET(schema, "additionalProperties");
         bool some = false;
-        if (!add_patterns(c, x, schema, is_chosen, &chosen, &some))
+        if (!add_patterns(c, &x, schema, is_chosen, &chosen, &some))
             return NULL;
-        if (!some && other && !tr_sc_add(c, x, other))
+        if (!some && other && !tr_sc_add(c, &x, other))
             return NULL;
     }
-    return tr_sc_demand(c, x);
+    return tr_sc_demand(c, &x);
 }
 
 /* Keys that obey exactly these patterns and are not among the words. */

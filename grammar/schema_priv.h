@@ -26,6 +26,7 @@
 enum {
     TR_SC_PARTS = 64,       /* schemas that one value has to obey */
     TR_SC_DEPTH = 64,       /* anyOf inside anyOf */
+    TR_SC_CALLS = 1,        /* branches that are rules; more are copied */
     TR_SC_BRANCHES = 256,   /* of one anyOf or oneOf */
     TR_SC_PATTERNS = 4,     /* patternProperties that one object has to obey */
     TR_SC_LENGTH = 1000000, /* the largest minLength, maxLength */
@@ -59,7 +60,8 @@ struct tr_demand {
     bool never; /* nothing obeys it */
     bool busy, done, queued;
     tr_gnode rule;              /* TR_G_NONE: not asked for yet */
-    tr_gnode node;              /* when done */
+    tr_gnode node;              /* when done: the rule, or what is small, itself */
+    tr_gnode body;              /* when done: what the rule says */
     const struct tr_spec *spec; /* when asked for */
 };
 

@@ -225,6 +225,21 @@ Test(schema, combinations)
     no("{\"allOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", "", "no value obeys");
 }
 
+Test(schema, as_many_branches_as_there_may_be_are_told_apart)
+{
+    static char text[40000];
+    int n = sprintf(text, "{\"type\":\"array\",\"items\":{\"anyOf\":[{\"type\":\"null\"}");
+    for (int i = 0; i < 150; i++)
+        n += sprintf(
+            text + n,
+            ",{\"properties\":{\"kind\":{\"const\":\"k%d\"},\"v\":{\"type\":\"%s\"}},\"required\":["
+            "\"kind\",\"v\"]}",
+            i, i % 2 ? "integer" : "string");
+    sprintf(text + n, "]}}");
+    SCHEMA(text, GOOD("[{\"kind\":\"k149\",\"v\":1},null,{\"kind\": \"k0\", \"v\": \"x\"}]"),
+           BAD("[{\"kind\":\"k0\",\"v\":1}]", "[{\"kind\":\"k150\",\"v\":1}]"));
+}
+
 Test(schema, references_and_recursion)
 {
     SCHEMA("{\"$defs\":{\"node\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},"
