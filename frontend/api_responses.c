@@ -3,7 +3,7 @@
  * completions; and what the dialect has.
  *
  * Input items become messages: a function_call joins the assistant's message before it, or begins one;
- * its output is a message of the role tool; reasoning items are left out, since no template reads them.
+ * its output is a message of the role tool; reasoning items are reasoning_content of the assistant's message.
  * What cannot be honoured is refused here in the client's words; what chat completions refuse too (tools,
  * formats, ranges) goes through to where they do it. */
 #include "frontend/api_responses.h"
@@ -26,10 +26,9 @@ static const struct tr_field_row fields[] = {
     TR_FIELD("include", "", "array", "none",
              "`message.output_text.logprobs` asks for log-probabilities; what else it names is not "
              "made here"),
-    TR_FIELD(
-        "input", "messages", "string, or array of items", "required",
-        "messages, `function_call` and `function_call_output`; `reasoning` items are left out. "
-        "Content is text"),
+    TR_FIELD("input", "messages", "string, or array of items", "required",
+             "messages, `function_call` and `function_call_output`; a `reasoning` item is the "
+             "`reasoning_content` of the assistant's message behind it. Content is text"),
     TR_FIELD("instructions", "", "string", "none", "a system message before the input"),
     TR_FIELD("max_output_tokens", "max_completion_tokens", "0 …", "rest of the context",
              "the context is a limit as well"),
@@ -41,7 +40,8 @@ static const struct tr_field_row fields[] = {
     TR_FIELD("presence_penalty", "", "-2 … 2", "0", "over the answer's tokens"),
     TR_FIELD("prompt_cache_key", "", "string of at most 512 bytes", "none",
              "repeated in the object"),
-    TR_FIELD("reasoning", "", "object", "none", "repeated in the object"),
+    TR_FIELD("reasoning", "", "object", "none",
+             "`effort` is `reasoning_effort` of chat; repeated in the object"),
     TR_FIELD("safety_identifier", "", "string of at most 512 bytes", "none",
              "repeated in the object"),
     TR_FIELD("stream", "", "true or false", "false", "events as they come"),
@@ -257,6 +257,16 @@ static void tools(const struct tr_responses_in *t)
     }
 }
 
+static void effort(const struct tr_responses_in *t)
+{
+    const struct tr_json *v = TR_JSON_GET(tr_responses_field(t, "reasoning"), "effort");
+
+    if (!tr_json_is(v, TR_JSON_STRING))
+        return;
+    tr_emit_key(t->out, "reasoning_effort");
+    tr_emit_strn(t->out, v->u.s, v->len);
+}
+
 static bool wants_logprobs(const struct tr_responses_in *t)
 {
     const struct tr_json *top = tr_responses_field(t, "top_logprobs");
@@ -281,6 +291,7 @@ static int other_fields(const struct tr_responses_in *t, bool background)
     if (copy_fields(t))
         return -EINVAL;
     tools(t);
+    effort(t);
     if (max) {
         tr_emit_key(e, "max_completion_tokens");
         tr_emit_json(e, t->doc, max);

@@ -2,7 +2,7 @@
 /* frontend/api_responses_input.c - input items as the messages of chat completions.
  *
  * A function_call joins the assistant's message before it, or begins one; its output is a message of the
- * role tool; reasoning items are left out, since no template reads them. */
+ * role tool; a reasoning item is the reasoning_content of the assistant's message that follows it. */
 #include "frontend/api_responses.h"
 
 #include <errno.h>
@@ -15,20 +15,65 @@ enum open_message {
     CALLS      /* the same, in its array of calls */
 };
 
-static void close_message(struct tr_emit *e, enum open_message *open)
+struct writer {
+    enum open_message open;
+    const struct tr_json *reasoning; /* the item before this one, or NULL */
+};
+
+static void close_message(struct tr_emit *e, struct writer *w)
 {
-    if (*open == CALLS)
+    if (w->open == CALLS)
         tr_emit_arr_end(e);
-    if (*open != NONE)
+    if (w->open != NONE)
         tr_emit_obj_end(e);
-    *open = NONE;
+    w->open = NONE;
 }
 
-static void open_message(struct tr_emit *e, enum open_message *open, const char *role, size_t len)
+static void open_message(struct tr_emit *e, struct writer *w, const char *role, size_t len)
 {
-    close_message(e, open);
+    close_message(e, w);
     tr_emit_obj(e);
     tr_emit_kstrn(e, "role", role, len);
+}
+
+/* The texts of an array of parts, with a line end between; how many there are. */
+static uint32_t texts(struct tr_emit *e, const struct tr_json *parts)
+{
+    uint32_t n = 0;
+
+    for (struct tr_json_it it = tr_json_iter(parts); tr_json_step(&it);) {
+        const struct tr_json *text = TR_JSON_GET(it.val, "text");
+        if (!tr_json_is(text, TR_JSON_STRING))
+            continue;
+        if (e && n)
+            tr_emit_str_piece(e, "\n", 1);
+        if (e)
+            tr_emit_str_piece(e, text->u.s, text->len);
+        n++;
+    }
+    return n;
+}
+
+/* A reasoning item that has a text; one that only its maker can read has none. */
+static bool is_thought(const struct tr_json *item)
+{
+    return TR_JSON_EQ(TR_JSON_GET(item, "type"), "reasoning") &&
+           (texts(NULL, TR_JSON_GET(item, "content")) || texts(NULL, TR_JSON_GET(item, "summary")));
+}
+
+/* Of the assistant's message that has just been opened: what was thought before it, or a summary of that. */
+static void reasoning(struct tr_emit *e, const struct tr_json *item)
+{
+    const struct tr_json *parts = TR_JSON_GET(item, "content");
+
+    if (!item)
+        return;
+    if (!texts(NULL, parts))
+        parts = TR_JSON_GET(item, "summary");
+    tr_emit_key(e, "reasoning_content");
+    tr_emit_str_open(e);
+    texts(e, parts);
+    tr_emit_str_close(e);
 }
 
 /* The text of a part; NULL after a fault. */
@@ -83,8 +128,7 @@ static int content(const struct tr_responses_in *t, const struct tr_json *item, 
     return 0;
 }
 
-static int message(const struct tr_responses_in *t, const struct tr_json *item,
-                   enum open_message *open)
+static int message(const struct tr_responses_in *t, const struct tr_json *item, struct writer *w)
 {
     const struct tr_json *role = TR_JSON_GET(item, "role");
     bool assistant = TR_JSON_EQ(role, "assistant");
@@ -93,11 +137,13 @@ static int message(const struct tr_responses_in *t, const struct tr_json *item,
         !TR_JSON_EQ(role, "developer"))
         return tr_responses_bad(t, role ? role : item,
                                 "A message has the role user, assistant, system or developer.");
-    open_message(t->out, open, role->u.s, role->len);
+    open_message(t->out, w, role->u.s, role->len);
+    if (assistant)
+        reasoning(t->out, w->reasoning);
     if (content(t, item, "content"))
         return -EINVAL;
     if (assistant)
-        *open = ASSISTANT;
+        w->open = ASSISTANT;
     else
         tr_emit_obj_end(t->out);
     return 0;
@@ -118,7 +164,7 @@ static const struct tr_json *need(const struct tr_responses_in *t, const struct 
 }
 
 static int function_call(const struct tr_responses_in *t, const struct tr_json *item,
-                         enum open_message *open)
+                         struct writer *w)
 {
     const struct tr_json *id = need(t, item, "call_id");
     const struct tr_json *name = id ? need(t, item, "name") : NULL;
@@ -127,15 +173,16 @@ static int function_call(const struct tr_responses_in *t, const struct tr_json *
 
     if (!args)
         return -EINVAL;
-    if (*open == NONE) {
-        open_message(e, open, "assistant", 9);
+    if (w->open == NONE || w->reasoning) {
+        open_message(e, w, "assistant", 9);
         tr_emit_knull(e, "content");
-        *open = ASSISTANT;
+        reasoning(e, w->reasoning);
+        w->open = ASSISTANT;
     }
-    if (*open == ASSISTANT) {
+    if (w->open == ASSISTANT) {
         tr_emit_key(e, "tool_calls");
         tr_emit_arr(e);
-        *open = CALLS;
+        w->open = CALLS;
     }
     tr_emit_obj(e);
     tr_emit_kstrn(e, "id", id->u.s, id->len);
@@ -150,13 +197,13 @@ static int function_call(const struct tr_responses_in *t, const struct tr_json *
 }
 
 static int call_output(const struct tr_responses_in *t, const struct tr_json *item,
-                       enum open_message *open)
+                       struct writer *w)
 {
     const struct tr_json *id = need(t, item, "call_id");
 
     if (!id)
         return -EINVAL;
-    open_message(t->out, open, "tool", 4);
+    open_message(t->out, w, "tool", 4);
     tr_emit_kstrn(t->out, "tool_call_id", id->u.s, id->len);
     if (content(t, item, "output"))
         return -EINVAL;
@@ -164,21 +211,20 @@ static int call_output(const struct tr_responses_in *t, const struct tr_json *it
     return 0;
 }
 
-static int input_item(const struct tr_responses_in *t, const struct tr_json *item,
-                      enum open_message *open)
+static int input_item(const struct tr_responses_in *t, const struct tr_json *item, struct writer *w)
 {
     const struct tr_json *type = TR_JSON_GET(item, "type");
 
     if (item->type != TR_JSON_OBJECT)
         return tr_responses_bad(t, item, "An input item must be an object.");
     if (!type || type->type == TR_JSON_NULL || TR_JSON_EQ(type, "message"))
-        return message(t, item, open);
+        return message(t, item, w);
     if (TR_JSON_EQ(type, "function_call"))
-        return function_call(t, item, open);
+        return function_call(t, item, w);
     if (TR_JSON_EQ(type, "function_call_output"))
-        return call_output(t, item, open);
+        return call_output(t, item, w);
     if (TR_JSON_EQ(type, "reasoning"))
-        return 0;
+        return 0; /* it is told of with the next one */
     if (TR_JSON_EQ(type, "item_reference"))
         return tr_responses_unsupported(t, item, "Items are not stored: send the item itself.");
     return tr_responses_unsupported(t, type, "Input items of this type are not supported.");
@@ -188,7 +234,7 @@ int tr_responses_messages(const struct tr_responses_in *t)
 {
     const struct tr_json *input = tr_responses_field(t, "input"),
                          *say = tr_responses_field(t, "instructions");
-    enum open_message open = NONE;
+    struct writer w = {.open = NONE};
     struct tr_emit *e = t->out;
 
     if (!input)
@@ -199,19 +245,21 @@ int tr_responses_messages(const struct tr_responses_in *t)
     tr_emit_key(e, "messages");
     tr_emit_arr(e);
     if (say && say->len) {
-        open_message(e, &open, "system", 6);
+        open_message(e, &w, "system", 6);
         tr_emit_kstrn(e, "content", say->u.s, say->len);
         tr_emit_obj_end(e);
     }
     if (input->type == TR_JSON_STRING) {
-        open_message(e, &open, "user", 4);
+        open_message(e, &w, "user", 4);
         tr_emit_kstrn(e, "content", input->u.s, input->len);
         tr_emit_obj_end(e);
     }
-    for (struct tr_json_it it = tr_json_iter(input); tr_json_step(&it);)
-        if (input_item(t, it.val, &open))
+    for (struct tr_json_it it = tr_json_iter(input); tr_json_step(&it);) {
+        if (input_item(t, it.val, &w))
             return -EINVAL;
-    close_message(e, &open);
+        w.reasoning = is_thought(it.val) ? it.val : NULL;
+    }
+    close_message(e, &w);
     tr_emit_arr_end(e);
     return 0;
 }

@@ -251,6 +251,8 @@ def input_becomes_messages():
     same answer."""
     user, call = {"role": "user", "content": "Hi"}, [{"id": "c1", "type": "function",
                                                       "function": {"name": "f", "arguments": "{\"a\": 1}"}}]
+    thought = {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "one"},
+                                                           {"type": "summary_text", "text": "two"}]}
     rows = [
         ("Hi", [user]),
         ([user], [user]),
@@ -261,13 +263,27 @@ def input_becomes_messages():
          [user, {"role": "assistant", "content": "Yes"}, user]),
         ([user, {"type": "reasoning", "summary": []}, {"role": "assistant", "content": "Yes"}, user],
          [user, {"role": "assistant", "content": "Yes"}, user]),
+        ([user, thought, {"role": "assistant", "content": "Yes"}, user],
+         [user, {"role": "assistant", "reasoning_content": "one\ntwo", "content": "Yes"}, user]),
+        ([user, thought, CALL, OUTPUT],
+         [user, {"role": "assistant", "content": None, "reasoning_content": "one\ntwo", "tool_calls": call},
+          {"role": "tool", "tool_call_id": "c1", "content": "sunny"}]),
+        ([user, dict(thought, content=[{"type": "reasoning_text", "text": "all"}]), {"role": "assistant", "content": "Yes"}],
+         [user, {"role": "assistant", "reasoning_content": "all", "content": "Yes"}]),
+        ([thought, user], [user]),
         ([user, CALL, OUTPUT], [user, {"role": "assistant", "content": None, "tool_calls": call},
                                 {"role": "tool", "tool_call_id": "c1", "content": "sunny"}]),
         ([user, {"role": "assistant", "content": "Yes"}, CALL, OUTPUT],
          [user, {"role": "assistant", "content": "Yes", "tool_calls": call},
           {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "sunny"}]}]),
     ]
-    with Server(dict(TINY, sim_step_us=0)) as s:
+    shows_all = os.path.join(tempfile.mkdtemp(prefix="tokenring-test-"), "template")
+    with open(shows_all, "w", encoding="utf-8") as f:
+        f.write("{{ reasoning_effort }}{% for m in messages %}{{ m | tojson(sort_keys=true) }}{% endfor %}")
+    with Server(dict(TINY, sim_step_us=0), chat_template=shows_all) as s:
+        effort = {e: s.post(PATH, body(n=1, reasoning={"effort": e})).json["usage"]["input_tokens"] for e in ("low", "minimal")}
+        want = s.post(CHAT, as_chat(n=1) | {"reasoning_effort": "minimal"}).json["usage"]["prompt_tokens"]
+        check(effort["minimal"] == want > effort["low"], "the effort reaches the template", effort, want)
         for given, messages in rows:
             c = s.post(CHAT, dict(as_chat(n=4), messages=messages)).json
             r = s.post(PATH, body(given, n=4)).json

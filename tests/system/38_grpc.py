@@ -274,7 +274,7 @@ def framing():
 
 @test
 def b76_a_cancelled_call_goes_nowhere():
-    """Cancel, reset, drop and deadline after five messages; other streams of the connection go on."""
+    """Case B76: cancel, reset, drop and deadline after five messages; other streams of the connection go on."""
     free, before = S.kv_free(), S.metrics()
     for way in ("cancel", "drop", "reset", "deadline"):
         with session() as s:
@@ -317,7 +317,7 @@ def b76_a_cancelled_call_goes_nowhere():
 
 @test
 def b76_cancelled_at_the_last_message():
-    """200 times, at any moment around it."""
+    """Case B76: 200 times, at any moment around it."""
     free = S.kv_free()
     rng = random.Random(7)
     with session() as s:
