@@ -183,7 +183,7 @@ void tr_options_help(void)
            "Every flag has an environment twin: --stream-buffer 16K is "
            "TOKENRING_STREAM_BUFFER=16K.\n\n");
     for (size_t i = 0; i < N_ROWS; i++) {
-        char left[64];
+        char left[128];
         snprintf(left, sizeof(left), "--%s %s", rows[i].name, rows[i].arg);
         printf("  %-34s %s", left, rows[i].help);
         if (*rows[i].def)
