@@ -33,6 +33,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     48_text
     49_structured
     50_cancel
+    51_tools
     52_disconnect
     53_counting
     55_flow

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tool calls (case B74) and reasoning: the same call in every dialect and in every way to read it, in each
+way in which models write calls; cut, cancelled, resumed from every event, and across a new engine."""
+from lib import *
+
+CHAT, NATIVE, MESSAGES, COMP = "/v1/chat/completions", "/v1/streams", "/v1/messages", "/v1/completions"
+SCHEMA = {"type": "object", "required": ["city", "unit", "days"], "additionalProperties": False, "properties": {
+    "city": {"enum": ["Paris", "Ol\u00e9 \"q\" }", "\u6771\u4eac"]}, "unit": {"enum": ["C", "F"]},
+    "days": {"type": "array", "items": {"enum": [1, 2, 30]}, "minItems": 1, "maxItems": 3}}}
+FORMATS = ["hermes", "llama3", "mistral", "mistral11", "deepseek", "deepseek31", "gemma", "json"]
+MARKERS = ("tool_call>", "TOOL_CALLS", "ARGS]", "tool\u2581", "```", "think>", "\"name\"")
+
+
+def tool(name="get_weather", schema=SCHEMA, **kw):
+    return {"type": "function", "function": {"name": name, "description": "Weather", "parameters": schema, **kw}}
+
+
+def ask(seed=1, choice="required", **kw):
+    return dict(chat("What is the weather in Paris?", max_tokens=200, seed=seed), tools=[tool()], tool_choice=choice,
+                parallel_tool_calls=False, **kw)
+
+
+class Said:
+    """An answer: text, reasoning, calls [id, name, arguments, done], finish."""
+
+    def __init__(self):
+        self.text, self.thought, self.calls, self.finish, self.events = "", "", [], None, 0
+
+    def key(self):
+        return self.text, self.thought, [c[1:3] for c in self.calls], self.finish
+
+
+def whole_chat(r, choice=0):
+    a = Said()
+    c = r.json["choices"][choice]
+    m = c["message"]
+    a.text, a.thought, a.finish = m["content"] or "", m.get("reasoning_content", ""), c["finish_reason"]
+    for k in m.get("tool_calls", []):
+        equal(k["type"], "function", "the type of a call")
+        a.calls.append([k["id"], k["function"]["name"], k["function"]["arguments"], None])
+    if a.calls and not a.text:
+        equal(m["content"], None, "calls alone have no content")
+    return a
+
+
+def stream_chat(body, choice=0):
+    a = Said()
+    for line in body.decode("utf-8").split("\n\n"):
+        if not line.startswith("data: {"):
+            continue
+        for c in strict_json(line[6:])["choices"]:
+            if c["index"] != choice:
+                continue
+            d = c["delta"]
+            a.text += d.get("content") or ""
+            a.thought += d.get("reasoning_content") or ""
+            a.finish = c["finish_reason"] or a.finish
+            for k in d.get("tool_calls", []):
+                check(isinstance(k["index"], int) and 0 <= k["index"] <= len(a.calls), "an index", k)
+                f = k["function"]
+                if k["index"] == len(a.calls):
+                    check(k.get("id") and k.get("type") == "function" and f.get("name"), "id, type, name", k)
+                    a.calls.append([k["id"], f["name"], "", None])
+                else:
+                    check("id" not in k and "name" not in f, "id and name once", k)
+                a.calls[k["index"]][2] += f["arguments"]
+    return a
+
+
+def of_native(events):
+    a = Said()
+    for e in events:
+        a.events += 1
+        t = e["type"]
+        if t == "output_text.delta":
+            a.text += e["text"]
+        elif t == "reasoning.delta":
+            a.thought += e["text"]
+        elif t == "tool_call.delta":
+            if "name" in e:
+                a.calls.append([e["call_id"], e["name"], "", False])
+            a.calls[e["call"]][2] += e["arguments"]
+        elif t == "tool_call.done":
+            a.calls[e["call"]][3] = True
+        elif t in ("response.completed", "response.incomplete"):
+            a.finish = e["finish_reason"]
+        elif t == "response.cancelled":
+            a.finish = e["reason"]
+    return a
+
+
+def native(server, body):
+    r = server.post(NATIVE, body)
+    equal(r.status, 200, "a native stream")
+    return of_native([e for _, _, e in native_events(r.body)])
+
+
+def of_messages(r, streamed):
+    a = Said()
+    blocks = {}
+    if not streamed:
+        blocks = dict(enumerate(r.json["content"]))
+        a.finish = r.json["stop_reason"]
+        for b in blocks.values():
+            if b["type"] == "tool_use":
+                b["json"] = json.dumps(b["input"])
+    else:
+        for block in r.body.decode("utf-8").split("\n\n")[:-1]:
+            e = strict_json(block.split("data: ", 1)[1])
+            if e["type"] == "content_block_start":
+                equal(e["index"], len(blocks), "blocks in order")
+                blocks[e["index"]] = dict(e["content_block"], json="", open=True)
+            elif e["type"] == "content_block_delta":
+                b, d = blocks[e["index"]], e["delta"]
+                check(b["open"], "within its block", e)
+                if d["type"] == "input_json_delta":
+                    b["json"] += d["partial_json"]
+                elif d["type"] == "text_delta":
+                    b["text"] += d["text"]
+                else:
+                    b["thinking"] += d["thinking"]
+            elif e["type"] == "content_block_stop":
+                blocks[e["index"]]["open"] = False
+            elif e["type"] == "message_delta":
+                a.finish = e["delta"]["stop_reason"]
+        check(not any(b["open"] for b in blocks.values()), "every block ends", blocks)
+    for b in blocks.values():
+        if b["type"] == "tool_use":
+            a.calls.append([b["id"], b["name"], b["json"], None])
+        a.text += b.get("text", "")
+        a.thought += b.get("thinking", "")
+    return a
+
+
+def good(a, claim, finish="tool_calls", n=1):
+    if not equal(len(a.calls), n, f"{claim}: so many calls"):
+        return
+    for _, name, args, _ in a.calls:
+        equal(name, "get_weather", f"{claim}: the name")
+        v = json.loads(args)
+        p = SCHEMA["properties"]
+        check(set(v) == set(p) and v["city"] in p["city"]["enum"] and v["unit"] in "CF", f"{claim}: obeys", args)
+    equal(a.finish, finish, f"{claim}: the end")
+    check(not any(m in a.text for m in MARKERS), f"{claim}: no marker in the text", a.text)
+
+
+def as_messages(body):
+    """The same request in Anthropic's words."""
+    f = body["tools"][0]["function"]
+    out = {k: v for k, v in body.items() if k not in ("tools", "tool_choice", "parallel_tool_calls")}
+    return dict(out, tools=[{"name": f["name"], "description": f["description"], "input_schema": f["parameters"]}],
+                tool_choice={"type": "any", "disable_parallel_tool_use": True})
+
+
+@test
+def every_dialect_says_the_same_call():
+    for seed in range(3):
+        body = ask(seed)
+        first = whole_chat(R.post(CHAT, body))
+        good(first, f"seed {seed}")
+        streamed = stream_chat(R.post(CHAT, dict(body, stream=True)).body)
+        equal(streamed.key(), first.key(), "streamed")
+        equal(native(R, body).key(), first.key(), "native")
+        check(all(c[3] for c in native(R, body).calls), "native: complete")
+        for stream in (False, True):
+            m = of_messages(R.post(MESSAGES, dict(as_messages(body), stream=stream)), stream)
+            equal(m.finish, "tool_use", "messages: the end")
+            equal([(c[1], json.loads(c[2])) for c in m.calls], [(c[1], json.loads(c[2])) for c in first.calls],
+                  "messages")
+            check(all(c[0].startswith("toolu_") for c in m.calls), "messages: ids", m.calls)
+
+
+@test
+def named_and_allowed():
+    two = [tool(), tool("other", {"type": "object", "properties": {}, "additionalProperties": False})]
+    one = {"type": "function", "function": {"name": "other"}}
+    for choice in (one, {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [one]}}):
+        a = whole_chat(R.post(CHAT, ask(choice=choice, temperature=1.5) | {"tools": two}))
+        equal([(c[1], json.loads(c[2])) for c in a.calls], [("other", {})], f"{choice}")
+    r = R.post(CHAT, ask(choice="none", temperature=0))
+    a = whole_chat(r)
+    check(not a.calls and a.text and a.finish != "tool_calls", "none: text", a.text)
+    check(r.json["usage"]["prompt_tokens"] < R.post(CHAT, ask()).json["usage"]["prompt_tokens"],
+          "none: the tools are not in the prompt")
+
+
+@test
+def choices_have_calls_of_their_own():
+    body = dict(ask(n=3), stream=True)
+    r, w = R.post(CHAT, body), R.post(CHAT, dict(body, stream=False))
+    ids = set()
+    for k in range(3):
+        a = stream_chat(r.body, k)
+        good(a, f"choice {k}")
+        equal(a.key(), whole_chat(w, k).key(), f"choice {k}: in one piece")
+        ids.update(c[0] for c in a.calls)
+    equal(len(ids), 3, "ids differ")
+
+
+@test
+def a_call_that_is_cut():
+    whole = whole_chat(R.post(CHAT, ask()))
+    n = R.post(CHAT, ask()).json["usage"]["completion_tokens"]
+    for limit in range(1, n, 3):
+        body = dict(ask(), max_tokens=limit)
+        a, b = whole_chat(R.post(CHAT, body)), native(R, body)
+        equal(a.key(), b.key(), f"cut at {limit}: native says the same")
+        equal(a.finish, "length", f"cut at {limit}")
+        check(not any(c[3] for c in b.calls), f"cut at {limit}: not complete", b.calls)
+        for c in a.calls:
+            check(whole.calls[0][2].startswith(c[2]), f"cut at {limit}: the beginning", c)
+
+
+@test
+def from_every_event_on():
+    body = dict(ask(), on_disconnect="hold")
+    r = R.post(NATIVE, body)
+    evs = [e for _, _, e in native_events(r.body)]
+    sid = evs[0]["stream_id"]
+    numbered = [e for e in evs if "id" in e]
+    for i, e in enumerate(numbered[:-1]):
+        got = R.get(f"{NATIVE}/{sid}?after={e['id'].rpartition(':')[2]}")
+        equal([x for _, _, x in native_events(got.body)], numbered[i + 1:], f"after event {i}")
+
+
+@test
+def cancelled_inside_a_call():
+    with contextlib.closing(R.conn()) as c:
+        c.send(request("POST", NATIVE, dict(ask(), on_disconnect="hold"), ["Accept: application/x-ndjson"]))
+        _, _, head = c.head()
+        body = b""
+        while b'"arguments":"{' not in body:
+            body += c.chunk()
+        equal(R.ask("DELETE", f"{NATIVE}/{head['x-tokenring-stream']}", None).status, 200, "cancelled")
+        while (more := c.chunk()):
+            body += more
+    a = of_native([strict_json(x) for x in body.decode().splitlines()])
+    check(a.finish in ("cancelled", "tool_calls"), "its end", a.finish)
+
+
+@test
+def a_new_engine_goes_on():
+    with Server(REAL) as s:
+        want = native(s, ask()).key()
+        with contextlib.closing(s.conn()) as c:
+            c.send(request("POST", NATIVE, ask(), ["Accept: application/x-ndjson"]))
+            c.head()
+            body = b""
+            while b"tool_call.delta" not in body:
+                body += c.chunk()
+            os.kill(s.pids["engine"][0], signal.SIGKILL)
+            while (more := c.chunk()):
+                body += more
+        equal(of_native([strict_json(x) for x in body.decode().splitlines()]).key(), want, "the same call")
+
+
+@test
+def every_format():
+    """Forced, on the sim backend with the real vocabulary: tokens are random within the grammar."""
+    for f in FORMATS:
+        with Server(SIM, tool_format=f, sim_step_us=0) as s:
+            for seed in range(2):
+                body = ask(seed, temperature=1)
+                a = whole_chat(s.post(CHAT, body))
+                good(a, f)
+                equal(stream_chat(s.post(CHAT, dict(body, stream=True)).body).key(), a.key(), f"{f}: streamed")
+                equal(native(s, body).key(), a.key(), f"{f}: native")
+                if "mistral" in f:
+                    check(len(a.calls[0][0]) == 9 and a.calls[0][0].isalnum(), "Mistral's ids", a.calls)
+            many = whole_chat(s.post(CHAT, dict(ask(temperature=0.5), parallel_tool_calls=True, max_tokens=400)))
+            check(many.calls and all(c[1] == "get_weather" for c in many.calls), f"{f}: several", many.calls)
+
+
+@test
+def what_has_no_room_says_so():
+    for path, body in ((COMP, completion("Hi")), (NATIVE, completion("Hi"))):
+        r = R.post(path, dict(body, max_tokens=1, tools=[tool()]))
+        check(is_error(r, 400, "tools", "unsupported_parameter"), f"{path}: refused", r.text)
+    r = R.post(CHAT, ask() | {"tools": [tool(strict=True, schema={"type": "object", "not": {}})]})
+    check(r.status == 400 and "tools[0].function.parameters" in r.text, "a strict schema that cannot be obeyed", r.text)
+    with Server(SIM, tool_format="none") as s:
+        r = s.post(CHAT, ask())
+        check(is_error(r, 400, "tools", "unsupported_parameter"), "--tool-format none", r.text)
+
+
+@test
+def earlier_turns_are_shown():
+    """The template of this model shows neither tools nor calls; they are in the prompt all the same."""
+    call = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\": \"Paris\"}"}}
+    turns = [{"role": "user", "content": "Weather?"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+             {"role": "tool", "tool_call_id": "c1", "content": "18 degrees"}]
+    with_calls = R.post("/tokenize", {"model": MODEL, "messages": turns, "return_token_strs": True})
+    text = "".join(with_calls.json.get("token_strs") or [])
+    equal(with_calls.status, 200, "tokenized")
+    check("get_weather" in text and "18" in text, "calls and results", text)
+    r = R.post(CHAT, dict(model=MODEL, messages=turns, tools=[tool()], max_tokens=5))
+    equal(r.status, 200, "answered")
+
+
+@test
+def reasoning_is_told_apart():
+    with open(os.path.join(R.dir, "template"), "w", encoding="utf-8") as f:
+        f.write("{% for m in messages %}{{ m.content }}{% endfor %}<think>\n{# </think> tools #}")
+    with Server(TINY, chat_template=f.name) as s:
+        for more in ({}, {"stream": True}):
+            r = s.post(CHAT, chat("Hi", max_tokens=9, **more))
+            a = stream_chat(r.body) if more else whole_chat(r)
+            check(a.thought and not a.text, "all of it is thought", a.thought, a.text)
+            r = s.post(CHAT, chat("Hi", max_tokens=9, include_reasoning=False, **more))
+            a = stream_chat(r.body) if more else whole_chat(r)
+            check(not a.thought and not a.text, "not shown", a.thought, a.text)
+            r = s.post(CHAT, chat("Hi", max_tokens=9, separate_reasoning=False, **more))
+            a = stream_chat(r.body) if more else whole_chat(r)
+            check(a.text and not a.thought, "left in the text", a.text)
+        m = s.post(MESSAGES, chat("Hi", max_tokens=9)).json
+        equal([b["type"] for b in m["content"]], ["thinking"], "a block of its own")
+
+
+R = Server(REAL)
+main()
