@@ -98,6 +98,9 @@ static inline const uint8_t *tr_ggroup_at(const struct tr_gprog *p, uint32_t gro
 /* The counts and parts of an image, from its header.  Nothing but lengths is checked. */
 int tr_gprog_lay_out(struct tr_gprog *p, const uint8_t *image, size_t len, struct tr_errbuf *err);
 
+/* Groups, rules, states and edges are in order and name nothing that is not there. */
+int tr_gprog_check_parts(const struct tr_gprog *p, struct tr_errbuf *err);
+
 /* No rule begins with itself.  `order`: all rules, each before those it begins with. */
 int tr_gprog_check_left(const struct tr_gprog *p, uint16_t order[TR_GRAM_RULES_MAX],
                         struct tr_errbuf *err);

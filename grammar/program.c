@@ -253,6 +253,12 @@ int tr_gprog_check_left(const struct tr_gprog *p, uint16_t todo[TR_GRAM_RULES_MA
     return n == p->n_rules ? 0 : BAD("a rule of the grammar begins with itself");
 }
 
+int tr_gprog_check_parts(const struct tr_gprog *p, struct tr_errbuf *err)
+{
+    int rc = check_order(p, err);
+    return rc < 0 ? rc : check_states(p, err);
+}
+
 /* Rules do not begin with themselves, so there is one answer, and it is the one that agrees with itself. */
 static int check_begin(const struct tr_gprog *p, struct tr_errbuf *err)
 {
@@ -276,7 +282,7 @@ int tr_gprog_open(struct tr_gprog *p, const uint8_t *image, size_t len, uint32_t
     uint8_t digest[TR_GDIGEST];
     int rc = tr_gprog_lay_out(&q, image, len, err);
 
-    if (rc < 0 || (rc = check_order(&q, err)) < 0 || (rc = check_states(&q, err)) < 0 ||
+    if (rc < 0 || (rc = tr_gprog_check_parts(&q, err)) < 0 ||
         (rc = tr_gprog_check_left(&q, todo, err)) < 0)
         return rc;
     for (uint32_t i = 0, least = 0; i < q.n_tokens; i++, least++) {

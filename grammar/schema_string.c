@@ -2,7 +2,7 @@
 /* grammar/schema_string.c - strings and numbers under their keywords; see schema_priv.h. */
 #include "grammar/schema_priv.h"
 
-enum { BLOCK = 64 };
+enum { BLOCK = 128 };
 
 /* Exactly n times what `unit` is.  In blocks of blocks, so that a large count has few states. */
 static tr_gnode exactly(struct tr_gbuild *b, tr_gnode unit, uint32_t n)

@@ -6,7 +6,7 @@ import io
 
 from lib import *
 
-BENCHES = ("roofline", "kernels", "model", "selection", "plan", "readers", "bare")
+BENCHES = ("roofline", "kernels", "model", "selection", "grammar", "plan", "readers", "bare")
 
 
 def bench(*args):
@@ -60,6 +60,15 @@ def selection_of_tokens():
     rows = list(csv.DictReader(io.StringIO(out)))
     check(status == 0 and all(float(r["us"]) > 0 for r in rows), "figures", out, err)
     equal(sorted({int(r["vocabulary"]) for r in rows}), [49152, 262144], "both vocabularies")
+
+
+@test
+def grammars():
+    status, out, err = bench("grammar", "--model", MODEL_FILE)
+    rows = list(csv.DictReader(io.StringIO(out)))
+    check(status == 0 and len(rows) > 8 and all(int(r["tokens"]) > 5 for r in rows), "every schema, twice", out, err)
+    equal({r["memory"] for r in rows}, {"first", "again"}, "with and without memory")
+    equal(bench("grammar")[0], 2, "without a model")
 
 
 @test

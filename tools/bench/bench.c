@@ -2,6 +2,7 @@
 #include "bench/bench.h"
 
 #include "bench/bare.h"
+#include "bench/grammar.h"
 #include "bench/kernels.h"
 #include "bench/model.h"
 #include "bench/plan.h"
@@ -23,6 +24,7 @@ static const struct {
     {"model", tr_bench_model_main, "prefill and decode of a model, without a server"},
     {"selection", tr_bench_selection_main, "choosing a token from its logits"},
     {"text", tr_bench_text_main, "texts to tokens"},
+    {"grammar", tr_bench_grammar_main, "answers that obey a schema"},
     {"plan", tr_bench_plan_main, "what the scheduler makes of a trace, in virtual time"},
     {"readers", tr_bench_readers_main, "many clients of a running service in one thread"},
     {"bare", tr_bench_bare_main, "the least that a server of event streams can do"},
