@@ -190,7 +190,29 @@ static bool is_allowed(const uint32_t *mask, uint32_t id)
     return mask[id / 32] >> (id % 32) & 1;
 }
 
-/* 32 logits at a time: of most words all or none may stay. */
+/* Of 32 logits those stay whose bit is set.  Where few are: they are kept aside, which is quicker than to
+ * look at each of the others. */
+static void keep(float *x, uint32_t n, uint32_t bits)
+{
+    float kept[8];
+    uint32_t few = (uint32_t)__builtin_popcount(bits), k = 0;
+    if (few > 8) {
+        for (uint32_t off = ~bits; off; off &= off - 1) {
+            uint32_t i = (uint32_t)__builtin_ctz(off);
+            if (i < n)
+                x[i] = -INFINITY;
+        }
+        return;
+    }
+    for (uint32_t on = bits; on; on &= on - 1)
+        kept[k++] = x[__builtin_ctz(on)];
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = -INFINITY;
+    k = 0;
+    for (uint32_t on = bits; on; on &= on - 1)
+        x[__builtin_ctz(on)] = kept[k++];
+}
+
 static void add_grammar(struct job *j)
 {
     const uint32_t *mask = j->in->mask;
@@ -198,11 +220,10 @@ static void add_grammar(struct job *j)
         if (!is_allowed(mask, j->touched[i].id))
             j->touched[i].v = -INFINITY;
     for (uint32_t at = 0; at < j->n_vocab; at += 32) {
-        uint32_t w = mask[at / 32], n = j->n_vocab - at < 32 ? j->n_vocab - at : 32;
-        if (w == UINT32_MAX)
-            continue;
-        for (uint32_t i = 0; i < n; i++)
-            j->logits[at + i] = w >> i & 1 ? j->logits[at + i] : -INFINITY;
+        uint32_t n = j->n_vocab - at < 32 ? j->n_vocab - at : 32;
+        uint32_t none = n < 32 ? UINT32_MAX << n : 0; /* beyond the vocabulary */
+        if (mask[at / 32] != UINT32_MAX)
+            keep(j->logits + at, n, mask[at / 32] & ~none);
     }
 }
 

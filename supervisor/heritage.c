@@ -5,6 +5,8 @@
 #include "base/cpus.h"
 #include "base/gguf.h"
 #include "base/log.h"
+#include "grammar/build.h"
+#include "grammar/program.h"
 #include "ledger/address.h"
 #include "supervisor/model_path.h"
 #include "text/vocab.h"
@@ -339,8 +341,11 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
         (double)tr_shm_slot_bytes(c) / kib, c->window, (double)b.state / kib,
         (double)b.choice / kib, (double)b.unsent / kib, (double)b.logprobs / kib,
         (double)b.kept / kib, (double)b.kernel / kib, (double)h->opt.stream_buffer / kib);
-    tr_log(TR_LOG_INFO, "the vocabulary for grammars takes %.1f MiB, made in %.0f ms",
-           (double)h->pieces.bytes / kib / kib, (double)h->pieces.ns / 1e6);
+    tr_log(TR_LOG_INFO,
+           "the vocabulary for grammars takes %.1f MiB, made in %.0f ms; a request brings at most "
+           "%.1f KiB of one, which a worker of its frontend compiles in at most %.1f MiB",
+           (double)h->pieces.bytes / kib / kib, (double)h->pieces.ns / 1e6,
+           (double)TR_GRAM_BYTES / kib, (double)TR_GBUILD_BYTES / kib / kib);
     tr_log(
         TR_LOG_INFO,
         "a WebSocket takes %.1f KiB besides its connection, each of its streams %.1f KiB in place "

@@ -398,3 +398,25 @@ Test(sample, a_mask_of_all_changes_nothing)
         cr_assert_eq(draw(NULL), id);
     }
 }
+
+/* Greedy, taken away one after the other: all that are allowed come, in order, and no other. */
+Test(sample, masks_of_any_density_leave_what_they_allow)
+{
+    params.temperature = 0;
+    for (uint32_t density = 1; density < 100; density += 7) {
+        uint32_t n = 0, seen = 0;
+        memset(mask, 0, sizeof(mask));
+        mask[(VOCAB - 1) / 32] = UINT32_MAX << (VOCAB % 32); /* beyond the vocabulary: nothing */
+        for (uint32_t id = 0; id < VOCAB; id++)
+            if ((uint32_t)rand() % 100 < density && ++n)
+                allow(id);
+        in.mask = mask;
+        for (uint32_t id; (id = draw(NULL)) != TR_NO_TOKEN; seen++) {
+            cr_assert(id < VOCAB && (mask[id / 32] >> (id % 32) & 1));
+            for (uint32_t i = 0; i < VOCAB; i++)
+                cr_assert(!(mask[i / 32] >> (i % 32) & 1) || logits[i] <= logits[id]);
+            mask[id / 32] &= ~(1u << (id % 32));
+        }
+        cr_assert_eq(seen, n);
+    }
+}
