@@ -542,9 +542,11 @@ def content_parts():
     call = {"role": "assistant", "content": None, "tool_calls": [
         {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
     result = {"role": "tool", "tool_call_id": "c1", "content": "42"}
-    got = count_messages(u, call, result)
-    want = count_messages(u, {"role": "assistant", "content": ""}, {"role": "tool", "content": "42"})
-    equal(got, want, "null content is an empty text, not the word for null")
+    asked = S.post("/tokenize", {"messages": [u, call, result]}).json
+    equal(count_messages(u, call, result), asked["count"], "null content beside a call")
+    shown = S.post("/detokenize", {"tokens": asked["tokens"]}).json["prompt"]
+    check('"name": "f"' in shown and "42" in shown and "null" not in shown.lower() and "none" not in shown.lower(),
+          "the call and its result are shown, and no word for null", shown)
     equal(count_messages(u, {"role": "assistant"}, u),
           count_messages(u, {"role": "assistant", "content": ""}, u), "content missing")
 
