@@ -324,12 +324,19 @@ static void add_tokens(struct fill *f)
     for (uint32_t i = 0; i < f->p->n_tokens && c->walk.f.work < TR_GMASK_WORK; i++) {
         uint32_t id = tr_g_u32(f->p->tokens + (size_t)i * TR_GTOKEN_SIZE);
         c->walk.f.work++;
-        if (id < c->pieces.n_vocab &&
+        /* A token that has bytes is taken by them. */
+        if (id < c->pieces.n_vocab && !(c->walk.spans.all[id / 32] >> id % 32 & 1) &&
             tr_gstep_token(f->p, &c->walk.f, f->m->heads, f->m->n_heads, id, out))
             add_ids(f, &id, 1);
         c->walk.f.overflow = false;
     }
     f->cost += clamp(c->walk.f.work);
+}
+
+static void take_away(uint32_t *mask, const uint32_t *ids, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        mask[ids[i] / 32] &= ~(1u << ids[i] % 32);
 }
 
 static bool any(const uint32_t *mask, uint32_t words)
@@ -360,6 +367,8 @@ bool tr_gmasks_fill(struct tr_gmasks *c, const struct tr_gprog *p, const struct 
         add_tokens(&f);
     if (tr_gmatch_may_end(m, p))
         add_ids(&f, c->pieces.eog, c->pieces.n_eog);
+    else if (!f.blank) /* a token edge does not end an answer */
+        take_away(mask, c->pieces.eog, c->pieces.n_eog);
     if (f.blank || f.failed || f.cost > TR_GMASK_WORK) {
         memset(mask, 0, c->words * sizeof(*mask));
         return false;

@@ -29,7 +29,7 @@ static inline size_t tr_gmask_words(uint32_t n_vocab)
 /* Writes tr_gmask_words(n_vocab) words: bit id is set if token id may be sampled, that is
  *   text     tr_gmatch_bytes would take its bytes
  *   control  tr_gmatch_token would take it
- *   eog      tr_gmatch_may_end, or a token edge asks for it
+ *   eog      tr_gmatch_may_end, even if a token edge asks for it
  * False: no bit is set, since nothing may follow or every way on meets a bound, one of them TR_GMASK_WORK.
  *
  * One bound differs from the matcher's.  A mask is the union of what each head allows, so if those together
