@@ -16,10 +16,12 @@ const struct tr_jbuiltin *tr_jbuiltin_find(const struct tr_jbuiltin *table, stru
 
 const struct tr_jbuiltin *tr_jfilter_find(struct tr_jstr name)
 {
-    const struct tr_jbuiltin *row = tr_jbuiltin_find(tr_jfilters, name);
-    if (!row)
-        row = tr_jbuiltin_find(tr_jfilters_num, name);
-    return row ? row : tr_jbuiltin_find(tr_jfilters_seq, name);
+    static const struct tr_jbuiltin *const TABLES[] = {tr_jfilters, tr_jfilters_num,
+                                                       tr_jfilters_seq, tr_jfilters_key};
+    const struct tr_jbuiltin *row = NULL;
+    for (size_t i = 0; !row && i < sizeof(TABLES) / sizeof(*TABLES); i++)
+        row = tr_jbuiltin_find(TABLES[i], name);
+    return row;
 }
 
 const struct tr_jbuiltin *tr_jtest_find(struct tr_jstr name)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text/jinja_filter.c - filters on one value.  Those that make numbers are in jinja_filter_num.c, those on
- * sequences in jinja_filter_seq.c. */
+ * sequences in jinja_filter_seq.c and jinja_filter_key.c. */
 #include "text/jinja_priv.h"
 #include "text/jinja_uni.h"
 

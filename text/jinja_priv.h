@@ -302,6 +302,15 @@ struct tr_jv *tr_jformat(struct tr_jctx *c, struct tr_jstr fmt, const struct tr_
 void tr_jformat_spec(struct tr_jbuf *b, struct tr_jv *v, struct tr_jstr spec);
 struct tr_jv *tr_jstrftime(struct tr_jctx *c, struct tr_jstr fmt);
 
+/* jinja_filter_seq.c */
+struct tr_jv *tr_jlist_value(struct tr_jctx *c, struct tr_jlist l, bool user);
+
+/* jinja_filter_key.c: item.a.b of an attribute "a.b", digits are indices; NULL or none: the item.  And
+ * those of all items, strings without case unless `exact`. */
+struct tr_jv *tr_jattribute(struct tr_jctx *c, struct tr_jv *item, struct tr_jv *attribute);
+bool tr_jkeys(struct tr_jctx *c, const struct tr_jlist *l, struct tr_jv *attribute, bool exact,
+              struct tr_jlist *keys);
+
 /* jinja_call.c: calling */
 struct tr_jv *tr_jcall_row(struct tr_jctx *c, const struct tr_jbuiltin *row, struct tr_jv *self,
                            const struct tr_jargs *a);
@@ -317,6 +326,7 @@ const struct tr_jbuiltin *tr_jbuiltin_find(const struct tr_jbuiltin *table, stru
 extern const struct tr_jbuiltin tr_jfilters[];
 extern const struct tr_jbuiltin tr_jfilters_num[];
 extern const struct tr_jbuiltin tr_jfilters_seq[];
+extern const struct tr_jbuiltin tr_jfilters_key[];
 extern const struct tr_jbuiltin tr_jtests[];
 extern const struct tr_jbuiltin tr_jmethods_str[];
 extern const struct tr_jbuiltin tr_jmethods_list[];
