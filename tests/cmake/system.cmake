@@ -31,7 +31,6 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     47_silence
     48_matrix
     48_text
-    49_structured
     50_cancel
     51_tools
     52_disconnect
@@ -56,7 +55,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
   )
   # Mostly the arithmetic of a model, which is slow with sanitizers and has its own tests there.
   if(NOT TOKENRING_SANITIZE)
-    list(APPEND scripts 54_speculation 59_prefix_cache)
+    list(APPEND scripts 49_structured 54_speculation 59_prefix_cache)
   endif()
   if(TOKENRING_FAULTS)
     list(APPEND scripts 68_faults)
