@@ -121,7 +121,7 @@ static uint32_t state_of_found(struct make *m)
         return 0;
     if (!s->table || 2 * s->first.n > s->mask)
         grow_table(m);
-    if (m->b->failed)
+    if (m->b->failed || !s->table)
         return 0;
     uint32_t at = hash_of(p, n) & s->mask;
     for (; s->table[at]; at = (at + 1) & s->mask) {

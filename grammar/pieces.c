@@ -167,7 +167,7 @@ static int make(struct text *t, uint32_t n, const uint32_t *eog, uint32_t n_eog,
             h.max_len = t[i].len;
     size_t at_ids = sizeof(h) + ((size_t)h.n_nodes + 1) * sizeof(struct tr_gpiece);
     h.len = at_ids + ((size_t)n + n_eog) * sizeof(uint32_t);
-    uint8_t *out = malloc(h.len), *good = malloc(h.n_nodes);
+    uint8_t *out = malloc(h.len), *good = calloc(h.n_nodes, 1);
     if (!out || !good) {
         free(out);
         free(good);

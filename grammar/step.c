@@ -126,11 +126,11 @@ static const uint8_t *byte_edge(const struct tr_gstate *s, uint8_t byte)
 
 static void bytes(struct look *l, const struct tr_gstate *s, uint8_t byte, uint32_t node)
 {
-    const uint8_t *e = byte_edge(s, byte);
+    const uint8_t *own = byte_edge(s, byte);
+    const uint8_t *e = s->edge + (size_t)s->n_bytes * TR_GEDGE_SIZE;
 
-    if (e)
-        arrive(l, tr_g_u16(e + 2), node);
-    e = s->edge + (size_t)s->n_bytes * TR_GEDGE_SIZE;
+    if (own)
+        arrive(l, tr_g_u16(own + 2), node);
     for (uint32_t k = 0; k < s->n_calls && !l->f->overflow; k++, e += TR_GEDGE_SIZE)
         if (tr_grule_begins(l->p, tr_g_u16(e), byte))
             call(l, tr_g_u16(e), tr_g_u16(e + 2), node);

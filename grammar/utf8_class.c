@@ -21,7 +21,7 @@ static uint32_t encode(uint32_t c, uint8_t out[4])
 /* lo..hi is such a product. */
 static void chain(struct tr_gbuild *b, uint32_t lo, uint32_t hi, uint32_t from, uint32_t to)
 {
-    uint8_t x[4], y[4];
+    uint8_t x[4] = {0}, y[4] = {0};
     uint32_t n = encode(lo, x);
 
     encode(hi, y);
