@@ -169,8 +169,8 @@ bool tr_constrain_take(struct tr_constrain *c, uint32_t slot, uint32_t id)
     size_t len;
     if (id >= c->n_vocab)
         return false;
-    if (c->node_of[id] == NO_NODE)
-        return tr_gmatch_token(m, p, id) || (ends_turn(c, id) && tr_gmatch_may_end(m, p));
+    if (c->node_of[id] == NO_NODE) /* as the mask has it */
+        return ends_turn(c, id) ? tr_gmatch_may_end(m, p) : tr_gmatch_token(m, p, id);
     const uint8_t *text = spell(c, id, buf, &len);
     return tr_gmatch_bytes(m, p, text, len);
 }
