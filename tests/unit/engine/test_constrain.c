@@ -61,7 +61,7 @@ static struct tr_gpiece_of piece(bool cpu, uint32_t id)
 
 /* ---- grammars ---- */
 
-enum { ARRAY, NESTED, LINE, LETTERS, ENDS, GRAMMARS };
+enum { ARRAY, NESTED, LINE, LETTERS, MARKER, ENDS, GRAMMARS };
 
 static uint8_t image[GRAMMARS][TR_GRAM_BYTES];
 static size_t image_len[GRAMMARS];
@@ -97,6 +97,8 @@ static tr_gnode grammar(struct tr_gbuild *b, int which)
         return SEQ(tr_g_repeat(b, range(b, ' ', '~'), 5, 30), lit(b, "."), lit(b, "!"));
     case LETTERS:
         return tr_g_repeat(b, range(b, 'a', 'c'), 1, TR_G_INF);
+    case MARKER:
+        return SEQ(lit(b, "a"), tr_g_token(b, TR_SIM_IM_START), lit(b, "b"));
     default:
         return SEQ(lit(b, "ab"), tr_g_token(b, TR_SIM_EOS));
     }
@@ -404,6 +406,13 @@ Test(constrain, the_turn_ends_where_the_grammar_may_end_and_only_there)
     a.params.flags |= TR_REQ_IGNORE_EOS;
     w = answer_to(a);
     cr_assert(w.state == TR_INCOMPLETE && w.n == 100);
+}
+
+Test(constrain, a_token_without_bytes_comes_where_the_grammar_asks_for_it)
+{
+    struct answer w = answer_to(bound(MARKER, TR_REQ_STREAM | TR_REQ_IGNORE_EOS));
+    cr_assert(w.state == TR_COMPLETED && w.finish == TR_FINISH_GRAMMAR && w.n == 3);
+    cr_assert_eq(w.ids[1], TR_SIM_IM_START);
 }
 
 Test(constrain, no_token_left_is_an_error_of_its_own)
