@@ -232,6 +232,8 @@ static void open_call(struct tr_emit *e, const struct tr_stream *s, uint32_t cal
     tr_call_id(s->name, s->ask->tool_format, 0, call, "toolu_", id);
     tr_emit_kstr(e, "type", "tool_use");
     tr_emit_kstr(e, "id", id);
+    tr_emit_key(e, "caller"); /* the model, as there is no other */
+    tr_emit_raw(e, "{\"type\":\"direct\"}", 17);
     tr_emit_key(e, "name");
 }
 

@@ -150,7 +150,6 @@ static void chat_event(struct tr_stream *s, const struct tr_event *ev)
     case TR_EV_STARTED:
     case TR_EV_QUEUED:
     case TR_EV_PREFILL:
-        return;
     case TR_EV_CALL_DONE:
         return;
     case TR_EV_DELTA:

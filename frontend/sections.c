@@ -49,6 +49,7 @@ static void take(void *arg, const struct tr_part *p, const char *text)
         *last = (struct tr_section){.kind = p->kind, .call = p->call, .begin = s->text.len};
         last->name = last->begin;
     }
+    TR_ASSERT(last);
     tr_emit_str_piece(&s->text, text, p->len);
     s->failed |= s->text.failed;
     if (p->kind == TR_PART_CALL)

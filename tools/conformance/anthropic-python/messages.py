@@ -10,7 +10,7 @@ c = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0, _strict_res
 client("anthropic-python", anthropic.__version__)
 ASK = dict(model=MODEL, messages=SAID["messages"])
 GREEDY = {"temperature": 0}
-TOOL = {"name": "f", "input_schema": {"type": "object", "properties": {}}}
+TOOL = {"name": "f", "input_schema": {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"]}}
 
 
 def ask(max_tokens=40, body=None, **kw):
@@ -99,9 +99,7 @@ def cancel():
 def error():
     for claim, kw, kind, want in (
             ("a bad value", ask(-1), anthropic.BadRequestError, (400, "invalid_request_error", "invalid_value", "max_tokens")),
-            ("another model", dict(ask(), model="other"), anthropic.NotFoundError, (404, "not_found_error", "model_not_found", "model")),
-            ("tools", ask(tools=[TOOL], tool_choice={"type": "any"}), anthropic.BadRequestError,
-             (400, "invalid_request_error", "unsupported_parameter", "tools"))):
+            ("another model", dict(ask(), model="other"), anthropic.NotFoundError, (404, "not_found_error", "model_not_found", "model"))):
         for stream in (False, True):
             e = raises("error", kind, lambda: c.messages.create(stream=stream, **kw), f"{claim}, stream={stream}")
             equal("error", e and (e.status_code, e.type, e.error_code, e.body["error"]["details"].get("param")), want, f"{claim}: what it says")
@@ -127,6 +125,20 @@ def retry():
             equal("retry", "".join(st.text_stream), words(max_tokens=3)[0], "the same with a stream")
 
 
-for fn in (whole, stream, cancel, error, retry):
+def tools():
+    """A call that is forced, in one piece and by the helper that collects a stream."""
+    kw = ask(300, tools=[TOOL], tool_choice={"type": "tool", "name": "f"})
+    got = c.messages.create(**kw)
+    equal("whole", (got.stop_reason, [b.type for b in got.content]), ("tool_use", ["tool_use"]), "a call alone")
+    with c.messages.stream(**kw) as st:
+        kinds = {e.type for e in st}
+        again = st.get_final_message()
+    check("stream", "input_json" in kinds, "the helper sees its input come", kinds)
+    equal("stream", (again.stop_reason, again.content[0].name, again.content[0].input),
+          ("tool_use", got.content[0].name, got.content[0].input), "the same call")
+    check("stream", again.content[0].input["a"] in ("x", "y"), "an input that obeys the schema", again)
+
+
+for fn in (whole, stream, cancel, error, retry, tools):
     with trying(fn.__name__, "no exception"):
         fn()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAI's agents over chat completions and over Responses: an agent without tools, which are refused by name."""
+"""OpenAI's agents over chat completions and over Responses: an agent without tools."""
 import asyncio
 from importlib.metadata import version
 
 import openai
-from agents import Agent, ModelBehaviorError, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
+from agents import Agent, ModelBehaviorError, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, set_tracing_disabled
 
 from claims import *
 
@@ -64,12 +64,6 @@ async def cancel():
 async def error():
     e = await fails("error", openai.BadRequestError, Runner.run(agent(top_p=5), PROMPT), "a bad value")
     equal("error", e and e.param, "top_p", "its field")
-
-    @function_tool
-    def tool() -> str:
-        return "x"
-    e = await fails("error", openai.BadRequestError, Runner.run(agent(tools=[tool]), PROMPT), "tools are refused, not dropped")
-    equal("error", e and e.param, "tools", "by name")
     e = await fails("error", openai.APIError, joined(agent(max_tokens=LONG, extra_body={"timeout_s": 0.3})), "a stream that the server cannot finish")
     equal("error", e and e.code, "deadline_exceeded", "why")
 

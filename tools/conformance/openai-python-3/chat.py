@@ -8,6 +8,9 @@ from claims import *
 
 c = openai.OpenAI(base_url=V1, api_key="none", max_retries=0, _strict_response_validation=True)
 loose = openai.OpenAI(base_url=V1, api_key="none", max_retries=0)
+TOOL = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {
+    "type": "object", "properties": {"a": {"type": "string", "enum": ["x", "y"]}}, "required": ["a"],
+    "additionalProperties": False}}}
 client("openai-python " + openai.__version__.split(".")[0] + ".x", openai.__version__)
 
 
@@ -111,6 +114,21 @@ def retry():
         equal("retry", joined(got), words(max_tokens=3)[0], "the same with a stream")
 
 
-for fn in (whole, stream, cancel, error, retry):
+def tools():
+    """Case B74: a call that is forced, in one piece and by the helper that collects a stream."""
+    kw = dict(max_tokens=300, tools=[TOOL], tool_choice="required", parallel_tool_calls=False, **SAID)
+    got = c.chat.completions.create(**kw).choices[0]
+    equal("whole", (got.finish_reason, got.message.content, len(got.message.tool_calls)), ("tool_calls", None, 1), "a call alone")
+    with c.chat.completions.stream(**kw) as st:
+        kinds = {e.type for e in st}
+        again = st.get_final_completion().choices[0]
+    check("stream", "tool_calls.function.arguments.done" in kinds, "the helper sees the call end", kinds)
+    equal("stream", again.finish_reason, "tool_calls", "finish_reason of the stream")
+    one, two = got.message.tool_calls[0].function, again.message.tool_calls[0].function
+    equal("stream", (two.name, two.arguments), (one.name, one.arguments), "the same call")
+    check("stream", two.parsed_arguments["a"] in ("x", "y"), "arguments that obey the schema", two)
+
+
+for fn in (whole, stream, cancel, error, retry, tools):
     with trying(fn.__name__, "no exception"):
         fn()
