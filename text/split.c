@@ -91,7 +91,8 @@ static void text(struct tr_split *s, char b, struct tr_parts *out)
     hold(s, b);
     while (s->n_held) {
         int call = match_opening(s, s->held, s->n_held);
-        int think = match(s->reasoning->open, s->held, s->n_held);
+        bool may_think = s->edge || s->reasoning->anywhere;
+        int think = may_think ? match(s->reasoning->open, s->held, s->n_held) : NO;
         if (call == IS) {
             tr_split_begin_head(s, true);
             return;

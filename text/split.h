@@ -15,7 +15,11 @@
  *             text follows
  *
  * An object is a call if its members before "arguments" (or "parameters") are strings, the name among
- * them; members behind are left out.  Without arguments they are {}.
+ * them; members behind are left out.  Without arguments they are {}, behind a marker; an object without one
+ * is text then, as it may be data.
+ *
+ * Most formats of reasoning have words that a model may also write to speak of them, or in a string of
+ * JSON: in the midst of text these are text (tr_reasoning_syntax).
  *
  * The state is plain: copy it by assignment.  No allocation. */
 #ifndef TR_TEXT_SPLIT_H

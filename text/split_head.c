@@ -99,7 +99,8 @@ static bool head_object(struct tr_split *s, char b, struct tr_parts *out)
         }
         return b != '\\';
     default: /* H_COMMA */
-        if (b == '}' && s->n_name) {
+        /* By itself it may be data: only a marker says that it is a call. */
+        if (b == '}' && s->n_name && s->by_marker) {
             begin_call(s, out);
             tr_split_add(s, out, TR_PART_ARGS, "{}", 2);
             tr_split_end_call(s, out);

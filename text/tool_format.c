@@ -65,7 +65,7 @@ const struct tr_tool_syntax tr_tool_syntax[TR_TOOL_FORMATS] = {
                              .write = {DS_CALLS_BEGIN, DS_CALL_BEGIN, DS_SEP, DS_CALL_END, "",
                                        DS_CALLS_END, DS_CALLS_BEGIN, DS_CALLS_END}},
     [TR_TOOLS_GEMMA] = {.name = "gemma",
-                        .open = {"```tool_code", "```json"},
+                        .open = {"```tool_code"},
                         .close = "```",
                         .write = {"```tool_code\n[", NAME_BEFORE, PARAMETERS, "}", ", ", "]\n```",
                                   "```tool_code\n", "\n```"}},
@@ -76,10 +76,16 @@ const struct tr_tool_syntax tr_tool_syntax[TR_TOOL_FORMATS] = {
 };
 
 const struct tr_reasoning_syntax tr_reasoning_syntax[TR_REASONING_FORMATS] = {
-    [TR_REASONING_NONE] = {"none", NULL, NULL},
-    [TR_REASONING_THINK] = {"think", "<think>", "</think>"},
-    [TR_REASONING_MISTRAL] = {"mistral", "[THINK]", "[/THINK]"},
-    [TR_REASONING_COHERE] = {"cohere", "<|START_THINKING|>", "<|END_THINKING|>"},
+    [TR_REASONING_NONE] = {.name = "none"},
+    [TR_REASONING_THINK] = {.name = "think", .open = "<think>", .close = "</think>"},
+    [TR_REASONING_MISTRAL] = {.name = "mistral",
+                              .open = "[THINK]",
+                              .close = "[/THINK]",
+                              .anywhere = true},
+    [TR_REASONING_COHERE] = {.name = "cohere",
+                             .open = "<|START_THINKING|>",
+                             .close = "<|END_THINKING|>",
+                             .anywhere = true},
 };
 
 static bool has(const char *text, size_t len, const char *word)

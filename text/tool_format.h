@@ -72,6 +72,9 @@ struct tr_tool_syntax {
 struct tr_reasoning_syntax {
     const char *name; /* of --reasoning */
     const char *open, *close;
+    bool
+        anywhere; /* its opening is a control token, which no model writes to speak of it; else reasoning
+                    * begins where nothing has been said yet, or behind other reasoning or calls */
 };
 
 extern const struct tr_tool_syntax tr_tool_syntax[TR_TOOL_FORMATS];

@@ -173,7 +173,20 @@ Test(split, arguments_may_hold_anything)
 Test(split, a_call_without_arguments_has_none)
 {
     expect(TR_TOOLS_HERMES, NONE, "<tool_call>{\"name\": \"now\"}</tool_call>", "@now({})");
-    expect(TR_TOOLS_LLAMA3, NONE, "{\"name\": \"now\"}", "@now({})");
+    expect(TR_TOOLS_LLAMA3, NONE, "<|python_tag|>{\"name\": \"now\"}", "@now({})");
+}
+
+Test(split, data_with_a_name_is_no_call)
+{
+    static const char DATA[] = "{\"name\": \"Ada\", \"city\": \"Rome\"}";
+    char list[128], fenced[128];
+
+    snprintf(list, sizeof(list), "[%s, %s]", DATA, DATA);
+    snprintf(fenced, sizeof(fenced), "```json\n%s\n```", DATA);
+    expect(TR_TOOLS_LLAMA3, NONE, DATA, DATA);
+    expect(TR_TOOLS_JSON, NONE, DATA, DATA);
+    expect(TR_TOOLS_JSON, NONE, list, list);
+    expect(TR_TOOLS_GEMMA, NONE, fenced, fenced);
 }
 
 Test(split, what_is_no_call_is_text)
@@ -230,6 +243,24 @@ Test(split, reasoning_is_told_apart)
            "~a <tool_call>~@f({})");
     expect(TR_TOOLS_LLAMA3, TR_REASONING_THINK, false,
            "<think>hm</think>\n{\"name\": \"f\", \"parameters\": {}}", "~hm~@f({})");
+}
+
+Test(split, an_answer_may_speak_of_how_reasoning_is_written)
+{
+    static const char ABOUT[] = "Models write <think> and </think> around it.",
+                      JSON[] = "{\"tag\": \"<think>\", \"ends\": \"</think>\"}";
+
+    for (int f = 0; f < TR_TOOL_FORMATS; f++) {
+        expect((enum tr_tool_format)f, TR_REASONING_THINK, false, ABOUT, ABOUT);
+        expect((enum tr_tool_format)f, TR_REASONING_THINK, false, JSON, JSON);
+    }
+    expect(TR_TOOLS_NONE, TR_REASONING_THINK, false, " <think>a</think>\n<think>b</think>c <think>",
+           "~ab~c <think>");
+    expect(TR_TOOLS_HERMES, TR_REASONING_THINK, false,
+           "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\n<think>b</think>c",
+           "@f({})~b~c");
+    /* Control tokens are never spoken of. */
+    expect(TR_TOOLS_NONE, TR_REASONING_MISTRAL, false, "a[THINK]b[/THINK]c", "a~b~c");
 }
 
 /* Texts made of what means something, in any order: the parts do not depend on the cut, nothing that is
