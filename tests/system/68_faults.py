@@ -27,7 +27,7 @@ SERVICES = 6  # at the same time: a cell mostly waits
 BESIDE = 11   # requests beside the target, of kinds in turn; TOKENRING_TEST_LONG: one of every other kind
 FRONTENDS = 2
 FLAGS = dict(TINY, sim_step_us=1000, sim_prefill_us=50, prefill_chunk=64, max_seqs=4, max_queue=24,
-             frontends=FRONTENDS, ledger_wait_ms=60000, grpc_port=0)
+             frontends=FRONTENDS, ledger_wait_ms=60000, grpc_port=0, tool_format="hermes")
 
 # ---- what clients ask for and how they read it --------------------------------------------------
 
@@ -72,6 +72,13 @@ def take_openai(a, v):
         if c["finish_reason"]:
             a.ends[c["index"]] = c["finish_reason"]
     a.usage = v.get("usage") or a.usage
+
+
+def take_calls(a, v):
+    take_openai(a, v)
+    for c in v.get("choices", ()):
+        for k in c.get("delta", c.get("message", {})).get("tool_calls", ()):
+            a.add(c["index"], f"{k['function'].get('name', '')}{k['function']['arguments']}")
 
 
 def take_responses(a, v):
@@ -179,6 +186,8 @@ class Kind:
 
 
 GREEDY, SEEDED = {"temperature": 0}, {"temperature": 0.9}
+# One call after the other, each with whatever arguments, for as long as it may.
+CALLS = {"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required"}
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 GBNF = "root ::= [a-z ]+ rest\nrest ::= [^0-9]*\n"
 NUMBERS = {"type": "array", "minItems": 2000, "items": {"type": "integer", "minimum": 100}}
@@ -197,6 +206,8 @@ KINDS = [
     Kind("responses", RESPONSES, take_responses, sse, stream=True, **GREEDY),
     Kind("responses in one piece", RESPONSES, take_responses, **SEEDED),
     Kind("chat with a schema", CHAT, take_openai, sse, guided_json=NUMBERS, **USAGE, **SEEDED),
+    Kind("calls", CHAT, take_calls, sse, resume=[], headers=["X-Tokenring-Resume: 1"], **CALLS, **USAGE, **SEEDED),
+    Kind("calls in one piece", CHAT, take_calls, **CALLS, **GREEDY),
     Kind("chat in one piece", CHAT, take_openai, logprobs=True, **GREEDY),
     Kind("messages resumable", MESSAGES, take_anthropic, sse, resume=[], headers=["X-Tokenring-Resume: 1"],
          stream=True, **SEEDED),
