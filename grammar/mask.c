@@ -260,7 +260,8 @@ static void walk_whole(struct fill *f, struct tr_gentry *own, struct tr_ghead h,
     uint32_t depth = f->m->nodes[h.node].depth, n = own->n_leaves;
 
     take_chain(f, h.node);
-    tr_gwalk_begin(w, f->p, c->chain, depth + 1, false, TR_GMASK_WORK);
+    /* Both parts together. */
+    tr_gwalk_begin(w, f->p, c->chain, depth + 1, false, TR_GMASK_WORK - own->cost);
     if (direct) {
         tr_gwalk_below(w, 0, (struct tr_ghead){h.state, (uint16_t)depth});
     } else {
@@ -319,9 +320,10 @@ static void add_tokens(struct fill *f)
 {
     struct tr_gmasks *c = f->c;
     struct tr_ghead out[TR_GRAM_HEADS];
+    uint64_t budget = TR_GMASK_WORK - f->cost;
 
     tr_gwalk_begin(&c->walk, f->p, f->m->nodes, f->m->n_nodes, false, 0);
-    for (uint32_t i = 0; i < f->p->n_tokens && c->walk.f.work < TR_GMASK_WORK; i++) {
+    for (uint32_t i = 0; i < f->p->n_tokens && c->walk.f.work <= budget; i++) {
         uint32_t id = tr_g_u32(f->p->tokens + (size_t)i * TR_GTOKEN_SIZE);
         c->walk.f.work++;
         /* A token that has bytes is taken by them. */
@@ -348,6 +350,11 @@ static bool any(const uint32_t *mask, uint32_t words)
     return or != 0;
 }
 
+static bool is_too_much(const struct fill *f)
+{
+    return f->failed || f->cost > TR_GMASK_WORK;
+}
+
 bool tr_gmasks_fill(struct tr_gmasks *c, const struct tr_gprog *p, const struct tr_gmatch *m,
                     uint32_t *mask)
 {
@@ -356,20 +363,21 @@ bool tr_gmasks_fill(struct tr_gmasks *c, const struct tr_gprog *p, const struct 
     c->stats.fills++;
     for (uint32_t i = 0; i < m->n_heads; i++) {
         struct tr_ghead h = m->heads[i];
-        while (h.state != TR_GRAM_OVER) {
+        /* Only what was counted says when to stop, not what was remembered. */
+        while (h.state != TR_GRAM_OVER && !is_too_much(&f)) {
             bool below = tr_gstate_is_end(p, h.state) || add_head(&f, h);
             if (!below || !tr_gstate_at(p, h.state).final || h.node == 0)
                 break;
             h = (struct tr_ghead){m->nodes[h.node].state, m->nodes[h.node].parent};
         }
     }
-    if (p->n_tokens)
+    if (p->n_tokens && !is_too_much(&f))
         add_tokens(&f);
     if (tr_gmatch_may_end(m, p))
         add_ids(&f, c->pieces.eog, c->pieces.n_eog);
     else if (!f.blank) /* a token edge does not end an answer */
         take_away(mask, c->pieces.eog, c->pieces.n_eog);
-    if (f.blank || f.failed || f.cost > TR_GMASK_WORK) {
+    if (f.blank || is_too_much(&f)) {
         memset(mask, 0, c->words * sizeof(*mask));
         return false;
     }

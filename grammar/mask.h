@@ -37,8 +37,9 @@ static inline size_t tr_gmask_words(uint32_t n_vocab)
 bool tr_gmasks_fill(struct tr_gmasks *c, const struct tr_gprog *p, const struct tr_gmatch *m,
                     uint32_t *mask);
 
-/* The most work for one mask, about a tenth of a second.  Counted as if nothing were remembered, so that what
- * happens does not depend on what happened before. */
+/* The most work for one mask: 0.1 to 0.3 s of a processor, and once more at most, as a part is begun whose end
+ * is beyond it.  Counted as if nothing were remembered, so that what happens does not depend on what happened
+ * before. */
 #define TR_GMASK_WORK 30000000u
 
 struct tr_gmasks_stats {

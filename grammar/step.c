@@ -18,8 +18,12 @@ static bool has(const struct tr_ghead *h, uint32_t n, uint32_t state, uint32_t n
     return false;
 }
 
+/* Entries of a list that are compared at the cost of one unit of work. */
+#define SCANNED 8u
+
 static void look_at(struct look *l, uint32_t state, uint32_t node)
 {
+    l->f->work += l->n_todo / SCANNED;
     if (has(l->todo, l->n_todo, state, node))
         return;
     if (l->n_todo == TR_GRAM_LOOK)
@@ -53,6 +57,7 @@ static void arrive(struct look *l, uint32_t state, uint32_t node)
 {
     struct tr_ghead h = tr_gstep_settle(l->p, l->f, state, node);
 
+    l->f->work += l->n_out / SCANNED;
     if (has(l->out, l->n_out, h.state, h.node))
         return;
     if (l->n_out == TR_GRAM_HEADS)
@@ -203,6 +208,7 @@ bool tr_gstep_may_end(const struct tr_gprog *p, struct tr_gframes *f, const stru
     for (uint32_t i = 0; i < n_in; i++) {
         uint32_t state = in[i].state, node = in[i].node;
         while (state != TR_GRAM_OVER && tr_gstate_at(p, state).final) {
+            f->work++;
             returned(f, node);
             if (node == 0)
                 state = TR_GRAM_OVER;

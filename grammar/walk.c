@@ -8,8 +8,8 @@
 
 #define SETS 2048
 #define HEADS_ALL 16384
-#define FRAMES 16384
-#define TABLE 4096 /* of sets by hash; a power of two above SETS */
+#define FRAMES 16384 /* besides those that are there */
+#define TABLE 4096   /* of sets by hash; a power of two above SETS */
 
 /* What a transition says before a set's number. */
 enum { UNKNOWN = 0, DEAD = 1, FIRST_SET = 2 };
@@ -39,7 +39,7 @@ struct tr_gwalk_memo {
     struct tr_ghead heads[HEADS_ALL];
     uint32_t n_sets, n_heads;
     uint16_t table[TABLE]; /* set + 1 */
-    struct tr_gframe frames[FRAMES];
+    struct tr_gframe frames[TR_GRAM_NODES + FRAMES];
     struct place path[TR_GPIECE_MAX + 2];
 };
 
@@ -71,7 +71,8 @@ void tr_gwalk_begin(struct tr_gwalk *w, const struct tr_gprog *p, const struct t
 
     w->p = p;
     tr_gruns_of(&w->runs, p);
-    w->f = (struct tr_gframes){.node = m->frames, .n = n ? n : 1, .max = FRAMES};
+    w->f = (struct tr_gframes){.node = m->frames, .n = n ? n : 1};
+    w->f.max = w->f.n + FRAMES; /* as many for a deep stack as for a shallow one */
     w->f.lowest = UINT16_MAX;
     if (n)
         memcpy(m->frames, frames, n * sizeof(*frames));

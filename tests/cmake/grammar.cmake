@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-foreach(noun build match mask regex schema gbnf)
+foreach(noun build match mask mask_bounds regex schema gbnf)
   tr_unit_test(grammar ${noun})
 endforeach()
 
