@@ -17,9 +17,9 @@ const struct tr_jbuiltin *tr_jbuiltin_find(const struct tr_jbuiltin *table, stru
 const struct tr_jbuiltin *tr_jfilter_find(struct tr_jstr name)
 {
     static const struct tr_jbuiltin *const TABLES[] = {tr_jfilters, tr_jfilters_num,
-                                                       tr_jfilters_seq, tr_jfilters_key};
+                                                       tr_jfilters_seq, tr_jfilters_key, NULL};
     const struct tr_jbuiltin *row = NULL;
-    for (size_t i = 0; !row && i < sizeof(TABLES) / sizeof(*TABLES); i++)
+    for (size_t i = 0; !row && TABLES[i]; i++)
         row = tr_jbuiltin_find(TABLES[i], name);
     return row;
 }
