@@ -175,7 +175,8 @@ static const char *opening(const struct composer *c)
 /* Text that is no call, where calls have no opening: it is empty, or begins otherwise. */
 static tr_gnode other_text(struct composer *c)
 {
-    static const struct tr_grange not_first[] = {{'{', '{'}, {'[', '['}, {' ', ' '}, {'\t', '\r'}};
+    static const struct tr_grange not_first[] = {
+        {'{', '{'}, {'[', '['}, {' ', ' '}, {'\t', '\n'}, {'\r', '\r'}};
     size_t n = sizeof(not_first) / sizeof(not_first[0]);
     tr_gnode blank = tr_g_class(c->b, not_first + 2, n - 2, false);
     tr_gnode first = tr_g_class(c->b, not_first, n, true);
@@ -219,8 +220,8 @@ static int said(struct composer *c, tr_gnode *out)
 static tr_gnode thought(struct composer *c)
 {
     const struct tr_reasoning_syntax *r = &tr_reasoning_syntax[c->a->reasoning_format];
-    static const struct tr_grange blanks[] = {{' ', ' '}, {'\t', '\r'}};
-    tr_gnode blank = tr_g_repeat(c->b, tr_g_class(c->b, blanks, 2, false), 0, 4);
+    static const struct tr_grange blanks[] = {{' ', ' '}, {'\t', '\n'}, {'\r', '\r'}};
+    tr_gnode blank = tr_g_repeat(c->b, tr_g_class(c->b, blanks, 3, false), 0, 4);
     tr_gnode rest[] = {free_text(c, r->close), word(c, r->close), blank};
     tr_gnode ends = tr_g_seq(c->b, rest, 3);
 

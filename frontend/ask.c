@@ -312,7 +312,9 @@ static int encode_chat(struct tr_ask *a, struct tr_fault *f)
     if (rc == 0)
         rc = tr_messages_render(&m, a->fe->chat, traits, a->fe->vocab, ctx, &out, f);
     if (rc == 0) {
-        a->reasoning_open = tr_reasoning_is_open(a->reasoning_format, out.text, out.len);
+        const struct tr_json *own = a->continue_final ? tr_messages_final(m.messages) : NULL;
+        a->reasoning_open =
+            tr_reasoning_is_open(a->reasoning_format, out.text, out.len, own ? own->len : 0);
         rc = encode(a, out.text, out.len, out.user, out.n_user, false, &a->prompts[0], f);
     }
     if (rc && tr_jctx_no_memory(ctx)) /* whatever it looked like */

@@ -366,8 +366,7 @@ static struct tr_jv *variables(const struct tr_messages *m, const struct tr_chat
     return d;
 }
 
-/* The text of a message that is continued: its string, or its last part. */
-static const struct tr_json *final_text(const struct tr_json *messages)
+const struct tr_json *tr_messages_final(const struct tr_json *messages)
 {
     const struct tr_json *content = NULL, *last = NULL;
 
@@ -391,7 +390,7 @@ int tr_messages_render(const struct tr_messages *m, const struct tr_chat *chat,
         return tr_fault_set(f, TR_ERR_TEMPLATE, "messages", "%s", why.msg);
     if (!m->continue_final)
         return 0;
-    const struct tr_json *text = final_text(m->messages);
+    const struct tr_json *text = tr_messages_final(m->messages);
     int rc = tr_chat_continue(ctx, out, text->u.s, text->len);
     if (rc == -ENOENT)
         return tr_fault_set(f, TR_ERR_TEMPLATE, "continue_final_message",

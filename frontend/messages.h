@@ -52,6 +52,10 @@ struct tr_jv *tr_messages_read(struct tr_jctx *ctx, const struct tr_json_doc *do
                                const struct tr_json *messages, const struct tr_chat_traits *traits,
                                bool continued, struct tr_fault *f);
 
+/* The text of the last message, which is continued: its string, or its last part.  After a rendering that
+ * continued it. */
+const struct tr_json *tr_messages_final(const struct tr_json *messages);
+
 /* Any JSON value as a value of the request; NULL when the context's memory is at its limit.  `copied`:
  * the document need not live as long as the context. */
 struct tr_jv *tr_messages_value(struct tr_jctx *ctx, const struct tr_json_doc *doc,

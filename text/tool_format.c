@@ -137,12 +137,27 @@ int tr_reasoning_format_named(const char *name)
     return -1;
 }
 
-bool tr_reasoning_is_open(enum tr_reasoning_format f, const char *prompt, size_t len)
+/* Whether the last opening in the text has no closing behind it. */
+static bool goes_on(const struct tr_reasoning_syntax *r, const char *text, size_t len)
+{
+    const char *end = text + len, *at, *open = NULL;
+
+    for (const char *p = text; (at = memmem(p, (size_t)(end - p), r->open, strlen(r->open)));
+         p = open)
+        open = at + strlen(r->open);
+    return open && !has(open, (size_t)(end - open), r->close);
+}
+
+bool tr_reasoning_is_open(enum tr_reasoning_format f, const char *prompt, size_t len, size_t own)
 {
     const char *open = tr_reasoning_syntax[f].open;
 
     if (!open)
         return false;
+    if (own > len)
+        own = len;
+    if (own && goes_on(&tr_reasoning_syntax[f], prompt + len - own, own))
+        return true;
     while (len && strchr(" \t\r\n", prompt[len - 1]) && prompt[len - 1])
         len--;
     size_t n = strlen(open);

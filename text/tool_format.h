@@ -89,8 +89,9 @@ enum tr_reasoning_format tr_reasoning_format_of(const char *tmpl, size_t len);
 int tr_tool_format_named(const char *name);
 int tr_reasoning_format_named(const char *name);
 
-/* Whether a prompt ends inside reasoning that the template has begun: only blanks follow its opening. */
-bool tr_reasoning_is_open(enum tr_reasoning_format f, const char *prompt, size_t len);
+/* Whether a prompt ends inside reasoning: only blanks follow its opening.  The last `own` bytes of it are the
+ * beginning of the answer itself: there anything may, but the closing. */
+bool tr_reasoning_is_open(enum tr_reasoning_format f, const char *prompt, size_t len, size_t own);
 
 /* The tokens that are markers of these formats, and control tokens, which give no text otherwise: the
  * splitter needs them (tr_scan).  Ascending; returns how many, at most TR_MARKER_IDS. */

@@ -300,7 +300,8 @@ def earlier_turns_are_shown():
 @test
 def reasoning_is_told_apart():
     with open(os.path.join(R.dir, "template"), "w", encoding="utf-8") as f:
-        f.write("{% for m in messages %}{{ m.content }}{% endfor %}<think>\n{# </think> tools #}")
+        f.write("{% for m in messages %}{{ m.content }}{% endfor %}"
+                "{% if not bare %}<think>\n{% endif %}{# </think> tools #}")
     with Server(TINY, chat_template=f.name) as s:
         for more in ({}, {"stream": True}):
             r = s.post(CHAT, chat("Hi", max_tokens=9, **more))
@@ -312,6 +313,11 @@ def reasoning_is_told_apart():
             r = s.post(CHAT, chat("Hi", max_tokens=9, separate_reasoning=False, **more))
             a = stream_chat(r.body) if more else whole_chat(r)
             check(a.text and not a.thought, "left in the text", a.text)
+        own = dict(chat("Hi", max_tokens=9), continue_final_message=True)
+        begun = lambda text: own | {"messages": own["messages"] + [{"role": "assistant", "content": text}]}
+        for text, inside in (("<think>\nOkay, so", True), ("<think>hm</think>The", False), ("A <think", False)):
+            a = whole_chat(s.post(CHAT, begun(text) | {"chat_template_kwargs": {"bare": 1}}))
+            equal((bool(a.thought), bool(a.text)), (inside, not inside), f"{text!r} goes on")
         m = s.post(MESSAGES, chat("Hi", max_tokens=9)).json
         equal([b["type"] for b in m["content"]], ["thinking"], "a block of its own")
 

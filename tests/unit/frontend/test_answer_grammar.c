@@ -152,6 +152,10 @@ Test(answer_grammar, what_is_thought_comes_first)
                     "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>"));
     cr_expect(takes(written(TR_TOOLS_HERMES, "f", "{\"a\": 1}")), "or not at all");
     cr_expect(!takes("<think>\nno call\n</think>\n\n"));
+    must(TR_TOOLS_HERMES, "\"guided_choice\":[\"yes\"]");
+    cr_expect(takes(" \r\n\t<think>hm</think> \r\n\tyes"));
+    cr_expect(!takes("\v<think>hm</think>yes"), "for the splitter it is text by then");
+    cr_expect(!takes("<think>hm</think>\fyes"), "and this would be shown");
 }
 
 Test(answer_grammar, a_wish_beside_tools_is_the_alternative)

@@ -85,11 +85,25 @@ Test(tool_format, a_template_tells_its_format)
 
 Test(tool_format, a_prompt_may_end_inside_reasoning)
 {
-    cr_assert(tr_reasoning_is_open(TR_REASONING_THINK, "a<think>\n", 9));
-    cr_assert(tr_reasoning_is_open(TR_REASONING_THINK, "<think>", 7));
-    cr_assert_not(tr_reasoning_is_open(TR_REASONING_THINK, "<think> x", 9));
-    cr_assert_not(tr_reasoning_is_open(TR_REASONING_THINK, "", 0));
-    cr_assert_not(tr_reasoning_is_open(TR_REASONING_NONE, "<think>", 7));
+    cr_assert(tr_reasoning_is_open(TR_REASONING_THINK, "a<think>\n", 9, 0));
+    cr_assert(tr_reasoning_is_open(TR_REASONING_THINK, "<think>", 7, 0));
+    cr_assert_not(tr_reasoning_is_open(TR_REASONING_THINK, "<think> x", 9, 0));
+    cr_assert_not(tr_reasoning_is_open(TR_REASONING_THINK, "", 0, 0));
+    cr_assert_not(tr_reasoning_is_open(TR_REASONING_NONE, "<think>", 7, 0));
+}
+
+Test(tool_format, the_beginning_of_an_answer_may_end_inside_reasoning)
+{
+    static const char IN[] = "say <think>\nOkay so", OUT[] = "<think>a</think>so",
+                      AGAIN[] = "<think>a</think>\n<think>so";
+    size_t n = sizeof(IN) - 1;
+
+    cr_assert(tr_reasoning_is_open(TR_REASONING_THINK, IN, n, n));
+    cr_assert(tr_reasoning_is_open(TR_REASONING_THINK, IN, n, n + 5));
+    cr_assert_not(tr_reasoning_is_open(TR_REASONING_THINK, IN, n, 7), "said by others");
+    cr_assert_not(tr_reasoning_is_open(TR_REASONING_THINK, OUT, sizeof(OUT) - 1, 99));
+    cr_assert(tr_reasoning_is_open(TR_REASONING_THINK, AGAIN, sizeof(AGAIN) - 1, 99));
+    cr_assert_not(tr_reasoning_is_open(TR_REASONING_NONE, IN, n, n));
 }
 
 Test(tool_format, names_are_those_of_the_options)
