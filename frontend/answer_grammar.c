@@ -18,6 +18,7 @@ struct composer {
     const struct tr_tool_syntax *x;
     tr_gnode object; /* any JSON object */
     bool loose;      /* functions that are not strict take any object */
+    bool too_large;  /* and that might help */
 };
 
 static tr_gnode pair(struct composer *c, tr_gnode first, tr_gnode second)
@@ -111,6 +112,7 @@ static int arguments(struct composer *c, const struct tr_json *tool, tr_gnode *o
     int rc = tr_gschema(c->b, c->a->doc, schema, &node, &fault);
     if (rc == -ENOMEM)
         return tr_fault_set(c->f, TR_ERR_INTERNAL, NULL, "Out of memory.");
+    c->too_large |= rc == -E2BIG;
     if (rc && tr_tool_is_strict(tool))
         return refuse(c, fault.at ? fault.at : schema, fault.why);
     if (rc == 0)
@@ -230,7 +232,7 @@ static tr_gnode thought(struct composer *c)
     return maybe(c, pair(c, blank, pair(c, word(c, r->open), ends)));
 }
 
-static int compose(struct tr_ask *a, bool loose, struct tr_fault *f)
+static int compose(struct tr_ask *a, bool loose, bool *too_large, struct tr_fault *f)
 {
     struct composer c = {
         .a = a, .b = tr_gbuild_new(), .f = f, .x = &tr_tool_syntax[a->tool_format], .loose = loose};
@@ -243,6 +245,7 @@ static int compose(struct tr_ask *a, bool loose, struct tr_fault *f)
         start = pair(&c, thought(&c), start);
     if (rc == 0)
         rc = tr_ask_grammar_take(a, c.b, start, a->call.list ? "tools" : a->wish.field, f);
+    *too_large = c.too_large || (rc && strcmp(f->param, "tools") == 0);
     tr_gbuild_free(c.b);
     return rc;
 }
@@ -251,9 +254,10 @@ int tr_answer_grammar(struct tr_ask *a, struct tr_fault *f)
 {
     if (!a->call.list && !a->wish.kind)
         return 0;
-    int rc = compose(a, false, f);
+    bool too_large;
+    int rc = compose(a, false, &too_large, f);
     /* Schemas that are too large together. */
-    if (rc && f->err == TR_ERR_BAD_PARAM && a->call.list && strcmp(f->param, "tools") == 0)
-        rc = compose(a, true, f);
+    if (rc && f->err == TR_ERR_BAD_PARAM && a->call.list && too_large)
+        rc = compose(a, true, &too_large, f);
     return rc;
 }

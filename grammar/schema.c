@@ -2,6 +2,7 @@
 /* grammar/schema.c - see schema.h and schema_priv.h.  Values inside objects and arrays wait in a queue,
  * so that a schema that contains itself ends, and nothing recurses but anyOf. */
 #include "base/err.h"
+#include "grammar/build_priv.h"
 #include "grammar/schema_priv.h"
 
 #include <errno.h>
@@ -405,6 +406,10 @@ int tr_gschema(struct tr_gbuild *b, const struct tr_json_doc *doc, const struct 
 {
     struct tr_sc c = {.b = b, .j = {.b = b}, .doc = doc, .root = schema, .f = f};
     tr_gbudget_init(&c.w);
+    uint64_t left = TR_GSCHEMA_STEPS - b->schema_steps;
+    if (c.w.steps_left > left)
+        c.w.steps_left = left;
+    left = c.w.steps_left;
     c.names = tr_fa_new(&c.w);
     c.demand = tr_gbudget_alloc(&c.w, TR_FA_STATES * sizeof(struct tr_demand *));
     c.queue = tr_gbudget_alloc(&c.w, TR_FA_STATES * sizeof(struct tr_demand *));
@@ -419,6 +424,7 @@ int tr_gschema(struct tr_gbuild *b, const struct tr_json_doc *doc, const struct 
         (void)tr_sc_full(&c, schema);
     if (!c.ret)
         *out = node;
+    b->schema_steps += c.w.too_large ? left : left - c.w.steps_left;
     tr_gbudget_fini(&c.w);
     return c.ret;
 }

@@ -6,6 +6,7 @@
 #include "base/gguf.h"
 #include "base/log.h"
 #include "grammar/build.h"
+#include "grammar/fa.h"
 #include "grammar/program.h"
 #include "ledger/address.h"
 #include "supervisor/model_path.h"
@@ -343,9 +344,10 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
         (double)b.kept / kib, (double)b.kernel / kib, (double)h->opt.stream_buffer / kib);
     tr_log(TR_LOG_INFO,
            "the vocabulary for grammars takes %.1f MiB, made in %.0f ms; a request brings at most "
-           "%.1f KiB of one, which a worker of its frontend compiles in at most %.1f MiB",
+           "%.1f KiB of one, which a worker of its frontend compiles, one at a time, in at most "
+           "%.1f MiB",
            (double)h->pieces.bytes / kib / kib, (double)h->pieces.ns / 1e6,
-           (double)TR_GRAM_BYTES / kib, (double)TR_GBUILD_BYTES / kib / kib);
+           (double)TR_GRAM_BYTES / kib, (double)(TR_GBUDGET_BYTES + TR_GBUILD_BYTES) / kib / kib);
     tr_log(
         TR_LOG_INFO,
         "a WebSocket takes %.1f KiB besides its connection, each of its streams %.1f KiB in place "

@@ -374,6 +374,30 @@ Test(schema, hostile_schemas_fail_within_their_bounds)
     free(s);
 }
 
+Test(schema, those_of_one_builder_share_a_bound)
+{
+    static const char TEXT[] =
+        "[{\"type\":\"string\",\"pattern\":\"^(a|b|c)*a(a|b|c){12}$\"},{\"type\":\"boolean\"}]";
+    struct tr_json_fault jf;
+    struct tr_json_doc *d = tr_json_parse(TEXT, sizeof(TEXT) - 1, &jf);
+    const struct tr_json *huge = NULL, *small = NULL;
+    struct tr_gbuild *b = tr_gbuild_new();
+    struct tr_gfault f;
+    tr_gnode out;
+
+    for (struct tr_json_it it = tr_json_iter(tr_json_root(d)); tr_json_step(&it);)
+        *(it.index ? &small : &huge) = it.val;
+    for (int i = 0; i < 1000; i++)
+        cr_assert_eq(tr_gschema(b, d, small, &out, &f), 0);
+    cr_assert_eq(tr_gschema(b, d, huge, &out, &f), -E2BIG);
+    cr_assert_eq(tr_gschema(b, d, small, &out, &f), 0, "one that is too large leaves something");
+    cr_assert_eq(tr_gschema(b, d, huge, &out, &f), -E2BIG);
+    cr_assert_eq(tr_gschema(b, d, small, &out, &f), -E2BIG, "two do not");
+    cr_assert_eq(tr_gbuild_failed(b), 0, "the builder goes on");
+    tr_gbuild_free(b);
+    tr_json_free(d);
+}
+
 Test(schema, json_object_is_any_object)
 {
     struct tr_gbuild *b = tr_gbuild_new();
