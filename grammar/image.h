@@ -3,6 +3,7 @@
 #ifndef TR_GRAMMAR_IMAGE_H
 #define TR_GRAMMAR_IMAGE_H
 
+#include "base/assert.h"
 #include "grammar/program.h"
 
 #include <string.h>
@@ -57,6 +58,7 @@ struct tr_gstate {
 static inline struct tr_gstate tr_gstate_at(const struct tr_gprog *p, uint32_t state)
 {
     const uint8_t *s = p->states + (size_t)state * TR_GSTATE_SIZE;
+    TR_ASSERT(p->edges); /* of a program that was checked, also if there are none */
     return (struct tr_gstate){
         .edge = p->edges + (size_t)tr_g_u32(s) * TR_GEDGE_SIZE,
         .n_bytes = tr_g_u16(s + 4),
