@@ -6,7 +6,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +32,9 @@ struct tr_constrain {
     pthread_mutex_t lock; /* guards next, go, stop, and the remembered masks */
     pthread_cond_t wake;
     bool go, stop;
+    atomic_bool wanted; /* relaxed, it only hurries: the one who wants them makes what is left */
     bool has_thread;
+    cpu_set_t anywhere; /* where the engine may run */
     pthread_t thread;
 };
 
@@ -84,6 +88,8 @@ struct tr_constrain *tr_constrain_new(uint32_t n_slots, uint32_t n_vocab, const 
         goto no_memory;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->wake, NULL);
+    if (sched_getaffinity(0, sizeof(c->anywhere), &c->anywhere))
+        CPU_ZERO(&c->anywhere);
     c->n_vocab = n_vocab;
     c->words = (uint32_t)tr_gmask_words(n_vocab);
     if (tr_gpieces_open(&c->pieces, pieces, len, err))
@@ -189,7 +195,7 @@ static void make_next(struct tr_constrain *c)
     tr_gmasks_fill(c->masks, &c->prog[slot], &c->match[slot], c->mask + (size_t)i * c->words);
 }
 
-/* Lets go of the lock between two masks: who waits for them takes over where it is. */
+/* Lets go of the lock between two masks, and of the rest if somebody waits for them. */
 static void *make_masks(void *arg)
 {
     struct tr_constrain *c = arg;
@@ -197,7 +203,7 @@ static void *make_masks(void *arg)
     while (!c->stop) {
         if (!c->go) {
             pthread_cond_wait(&c->wake, &c->lock);
-        } else if (c->next == c->n) {
+        } else if (c->next == c->n || atomic_load_explicit(&c->wanted, memory_order_relaxed)) {
             c->go = false;
         } else {
             make_next(c);
@@ -209,19 +215,35 @@ static void *make_masks(void *arg)
     return NULL;
 }
 
+/* No signal is its own.  Whoever starts it may be bound to one processor by now, where it computes all
+ * through the pass: the thread runs anywhere. */
+static int start_thread(struct tr_constrain *c)
+{
+    pthread_attr_t attr;
+    sigset_t all, old;
+    int rc = pthread_attr_init(&attr);
+    if (rc)
+        return rc;
+    if (CPU_COUNT(&c->anywhere))
+        rc = pthread_attr_setaffinity_np(&attr, sizeof(c->anywhere), &c->anywhere);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (!rc)
+        rc = pthread_create(&c->thread, &attr, make_masks, c);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    return rc;
+}
+
 int tr_constrain_start(struct tr_constrain *c, uint32_t max_rows, uint64_t *bytes)
 {
-    sigset_t all, old;
     c->max_rows = max_rows;
     c->mask = calloc((size_t)max_rows * c->words, sizeof(*c->mask));
     c->asked = calloc(max_rows, sizeof(*c->asked));
     if (!c->mask || !c->asked)
         return -ENOMEM;
     *bytes = (uint64_t)max_rows * (c->words + 1) * sizeof(uint32_t);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&c->thread, NULL, make_masks, c);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = start_thread(c);
     c->has_thread = rc == 0;
     return -rc;
 }
@@ -244,14 +266,18 @@ void tr_constrain_begin(struct tr_constrain *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-void tr_constrain_join(struct tr_constrain *c)
+void tr_constrain_join(struct tr_constrain *c, void (*beat)(void *arg), void *arg)
 {
     if (!c || !c->n)
         return;
+    atomic_store_explicit(&c->wanted, true, memory_order_relaxed);
     pthread_mutex_lock(&c->lock);
-    while (c->next < c->n)
+    while (c->next < c->n) {
         make_next(c);
+        beat(arg);
+    }
     c->go = false;
     c->n = c->next = 0;
     pthread_mutex_unlock(&c->lock);
+    atomic_store_explicit(&c->wanted, false, memory_order_relaxed);
 }

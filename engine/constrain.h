@@ -61,6 +61,7 @@ bool tr_constrain_is_over(const struct tr_constrain *c, uint32_t slot);
 const uint32_t *tr_constrain_ask(struct tr_constrain *c, uint32_t slot);
 /* Before the pass; matchers do not move until tr_constrain_join. */
 void tr_constrain_begin(struct tr_constrain *c);
-void tr_constrain_join(struct tr_constrain *c);
+/* `beat`: between two masks, each of which may take as long as TR_GMASK_WORK says. */
+void tr_constrain_join(struct tr_constrain *c, void (*beat)(void *arg), void *arg);
 
 #endif

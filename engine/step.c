@@ -525,7 +525,7 @@ bool tr_step(struct tr_sched *sc)
     sc->ops->forward(sc->backend, &batch, sc->logits, tr_sched_beat, sc);
     TR_FAULT(ENGINE_PASS_END);
     uint64_t sample = tr_now_ns();
-    tr_constrain_join(sc->constrain);
+    tr_constrain_join(sc->constrain, tr_sched_beat, sc);
     if (sc->n_jobs)
         sc->ops->parallel(sc->backend, sc->n_jobs, sample_one, sc);
     tr_suspect_pass_ends(sc);

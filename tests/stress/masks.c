@@ -55,12 +55,25 @@ static size_t compile(uint8_t *image, size_t cap)
     return len;
 }
 
+static uint32_t count_ids(const uint32_t *mask)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < (TR_SIM_VOCAB_SIZE + 31) / 32; i++)
+        n += (uint32_t)__builtin_popcount(mask[i]);
+    return n;
+}
+
 static uint32_t n_th(const uint32_t *mask, uint32_t n)
 {
     for (uint32_t id = 0; id < TR_SIM_VOCAB_SIZE; id++)
         if (mask[id / 32] >> (id % 32) & 1 && n-- == 0)
             return id;
     return UINT32_MAX;
+}
+
+static void count_beat(void *arg)
+{
+    ++*(uint32_t *)arg;
 }
 
 static void wait_a_moment(unsigned n)
@@ -77,8 +90,8 @@ int main(void)
     const uint32_t *mask[SLOTS];
     struct tr_gprog prog;
     struct tr_gpieces pieces;
-    void *trie;
-    size_t trie_len, len = compile(image, sizeof(image));
+    void *trie = NULL;
+    size_t trie_len = 0, len = compile(image, sizeof(image));
     uint64_t bytes;
     must(match && !tr_gpieces_build(TR_SIM_VOCAB_SIZE, piece_of, NULL, &trie, &trie_len), "a trie");
     must(!tr_gpieces_open(&pieces, trie, trie_len, NULL), "a trie that opens");
@@ -93,15 +106,21 @@ int main(void)
     for (uint32_t s = 0; s < SLOTS; s++)
         must(!tr_constrain_open(c, s, image, (uint32_t)len), "an answer");
     for (unsigned step = 0; step < STEPS; step++) {
-        uint32_t n = 1 + (uint32_t)rand() % SLOTS, first = (uint32_t)rand() % SLOTS;
+        uint32_t n = 1 + (uint32_t)rand() % SLOTS, first = (uint32_t)rand() % SLOTS, beats = 0;
+        bool pass = rand() % 4; /* or the thread never comes to it */
         for (uint32_t k = 0; k < n; k++)
             mask[k] = tr_constrain_ask(c, (first + k) % SLOTS);
-        tr_constrain_begin(c);
+        if (pass)
+            tr_constrain_begin(c);
         wait_a_moment((unsigned)rand() % 20000);
-        tr_constrain_join(c);
+        tr_constrain_join(c, count_beat, &beats);
+        must(beats <= n && (pass || beats == n),
+             "a sign of life after each mask that was waited for");
         for (uint32_t k = 0; k < n; k++) {
             uint32_t s = (first + k) % SLOTS;
-            uint32_t choices = tr_gmasks_fill(alone, &prog, &match[s], want);
+            bool any = tr_gmasks_fill(alone, &prog, &match[s], want);
+            uint32_t choices = count_ids(want);
+            must(any == (choices > 0), "what there is to choose from");
             must(memcmp(mask[k], want, sizeof(want)) == 0, "another mask");
             uint32_t id = choices ? n_th(mask[k], (uint32_t)rand() % choices) : UINT32_MAX;
             if (id == UINT32_MAX || piece_of(NULL, id).kind != TR_GPIECE_TEXT) { /* over: again */

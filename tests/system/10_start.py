@@ -324,7 +324,8 @@ def threads_and_processors():
     free = seen(threads=3)
     equal(free, [ours] * 4, "without --pin-threads each may run anywhere")
     bound = seen(threads=3, pin_threads="on")
-    check(len(bound) == 4 and all(len(cpus) == 1 for cpus in bound), "with it each has one", bound)
+    equal(sorted(map(len, bound)), [1, 1, 1, len(ours)], "with it each has one; who makes masks runs anywhere")
+    bound = sorted(bound, key=len)[:3]
     equal(len(set.union(*bound)), min(3, len(ours)), "not all the same one")
 
 
