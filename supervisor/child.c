@@ -18,6 +18,7 @@ enum {
     /* In a drain: a frontend that does not turn keeps the listening socket open, and clients in it
      * wait for nobody; after the cut nothing that is silent will say more. */
     DRAIN_SILENT_MS = 5000,
+    SILENT_MS = 5000,   /* no progress any more, for the watchdog; /health says so then too */
     CRASH_LOOP = 10,    /* deaths of the engine in a row that were in vain: the service gives up */
     SETTLED_MS = 10000, /* an engine that has served for so long has not died in vain */
     DELAY_MAX_MS = 2000
@@ -95,6 +96,12 @@ bool tr_child_is_due(const struct tr_child *c)
     return !c->pid && tr_now_ns() >= c->retry_ns;
 }
 
+/* Clients of a socket that was open before us wait in it, rather than be told that the engine starts. */
+static bool may_accept(const struct tr_supervisor *v)
+{
+    return !v->h->systemd.n_fds || (v->engine.served && (!v->h->use_ledger || v->ledger.served));
+}
+
 void tr_child_start_due(struct tr_supervisor *v)
 {
     bool draining = v->drain >= TR_DRAIN_CLOSED;
@@ -107,7 +114,7 @@ void tr_child_start_due(struct tr_supervisor *v)
     for (unsigned i = 0; i < v->n_front && !draining; i++) {
         if (v->next.pid && v->next.number == i)
             continue; /* another one starts for this place already */
-        if (tr_child_is_due(&v->front[i]) && (i == 0 || v->front[0].served))
+        if (tr_child_is_due(&v->front[i]) && (i == 0 ? may_accept(v) : v->front[0].served))
             tr_child_start_frontend(v, &v->front[i], i);
     }
 }
@@ -133,12 +140,20 @@ bool tr_child_is_up(const struct tr_supervisor *v, const struct tr_child *c)
     return beat_of(v, c) > c->started_ns;
 }
 
+static void look_at(const struct tr_supervisor *v, struct tr_child *c)
+{
+    if (!tr_child_is_up(v, c))
+        return;
+    c->served = true;
+    c->up_ns = tr_now_ns();
+}
+
 void tr_child_look(struct tr_supervisor *v)
 {
-    v->engine.served |= tr_child_is_up(v, &v->engine);
-    v->ledger.served |= tr_child_is_up(v, &v->ledger);
+    look_at(v, &v->engine);
+    look_at(v, &v->ledger);
     for (unsigned i = 0; i < v->n_front; i++)
-        v->front[i].served |= tr_child_is_up(v, &v->front[i]);
+        look_at(v, &v->front[i]);
 }
 
 bool tr_child_all_served(const struct tr_supervisor *v)
@@ -350,4 +365,29 @@ void tr_child_stalls(struct tr_supervisor *v)
         kill_stalled(v, &v->ledger, "the ledger", o->engine_stall);
     for (unsigned i = 0; i < TR_FRONTENDS; i++)
         kill_stalled(v, tr_child_frontend(v, i), "a frontend", frontend);
+}
+
+/* An engine that loads beats too: it has as long as it gives signs of life.  Any other one that does not
+ * serve is a replacement, or none yet: a limit from when the last one served. */
+static bool makes_progress(const struct tr_supervisor *v, const struct tr_child *c, uint64_t limit)
+{
+    uint64_t now = tr_now_ns(), beat = beat_of(v, c);
+    if (beat < v->watching_ns)
+        beat = v->watching_ns;
+    bool fresh = c->pid && now - least(beat, now) < SILENT_MS * TR_MS;
+    if (tr_child_is_up(v, c))
+        return fresh;
+    return (fresh && c == &v->engine && beat > c->started_ns) ||
+           now - (c->up_ns ? c->up_ns : c->started_ns) < limit;
+}
+
+/* In a drain they end, in limits of its own. */
+bool tr_child_progress(const struct tr_supervisor *v)
+{
+    const struct tr_options *o = &v->h->opt;
+    bool all = makes_progress(v, &v->engine, o->engine_stall) &&
+               (!v->h->use_ledger || makes_progress(v, &v->ledger, o->engine_stall));
+    for (unsigned i = 0; i < v->n_front; i++)
+        all = all && makes_progress(v, &v->front[i], o->frontend_stall);
+    return all || v->drain >= TR_DRAIN_CLOSED;
 }

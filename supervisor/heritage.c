@@ -202,6 +202,11 @@ static void take_brackets_off(struct tr_heritage *h)
     h->opt.host = h->host;
 }
 
+static unsigned least_of(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
 static int listen_on(struct tr_heritage *h, const char *port, unsigned *bound,
                      struct tr_errbuf *err)
 {
@@ -211,11 +216,33 @@ static int listen_on(struct tr_heritage *h, const char *port, unsigned *bound,
     if (e)
         return tr_errf(err, -EINVAL, "--host %s: %s", h->opt.host, gai_strerror(e));
     int ret = 0;
-    unsigned most = h->n_listen + TR_MAX_LISTEN / 2; /* of two ports */
+    unsigned most = least_of(h->n_listen + TR_MAX_LISTEN / 2, TR_MAX_LISTEN); /* of two ports */
     for (const struct addrinfo *a = list; a && !ret && h->n_listen < most; a = a->ai_next)
         ret = bind_one(h, a, port, bound, err);
     freeaddrinfo(list);
     return ret;
+}
+
+/* Those of a service manager, of one kind; they go before --host and the port of that kind. */
+static int take_passed(struct tr_heritage *h, int of_grpc, unsigned *bound, struct tr_errbuf *err)
+{
+    const struct tr_systemd *d = &h->systemd;
+    for (unsigned i = 0; i < d->n_fds; i++) {
+        int fd, grpc;
+        unsigned port;
+        int ret = tr_systemd_socket(d, i, &fd, &port, &grpc, err);
+        if (ret)
+            return ret;
+        if (grpc != of_grpc)
+            continue;
+        if (h->n_listen == TR_MAX_LISTEN)
+            return tr_errf(err, -EINVAL, "the service manager passed more than %d sockets",
+                           TR_MAX_LISTEN);
+        if (!*bound)
+            *bound = port;
+        h->listen_fds[h->n_listen++] = fd;
+    }
+    return 0;
 }
 
 static int listen_all(struct tr_heritage *h, struct tr_errbuf *err)
@@ -224,13 +251,18 @@ static int listen_all(struct tr_heritage *h, struct tr_errbuf *err)
     char port[16];
     take_brackets_off(h);
     snprintf(port, sizeof(port), "%llu", (unsigned long long)h->opt.port);
-    int ret = listen_on(h, port, &h->port, err);
-    if (ret || strcmp(grpc, "off") == 0)
+    int ret = take_passed(h, false, &h->port, err);
+    if (!ret && !h->n_listen)
+        ret = listen_on(h, port, &h->port, err);
+    unsigned before = h->n_listen;
+    if (!ret)
+        ret = take_passed(h, true, &h->grpc_port, err);
+    h->n_grpc = h->n_listen - before;
+    if (ret || h->n_grpc || strcmp(grpc, "off") == 0)
         return ret;
     if (!*grpc || strlen(grpc) > 5 || strspn(grpc, "0123456789") != strlen(grpc) ||
         atoi(grpc) > 65535)
         return tr_errf(err, -EINVAL, "--grpc-port must be a port from 0 to 65535, or off");
-    unsigned before = h->n_listen;
     ret = listen_on(h, grpc, &h->grpc_port, err);
     h->n_grpc = h->n_listen - before;
     return ret;
@@ -435,6 +467,7 @@ void tr_heritage_fini(struct tr_heritage *h)
     if (h->pieces.fd > 0)
         close(h->pieces.fd);
     tr_observe_close(&h->observer);
+    tr_systemd_fini(&h->systemd);
     tr_shm_close_fds(&h->fds);
 }
 

@@ -13,6 +13,7 @@
 #include "supervisor/observe.h"
 #include "supervisor/options.h"
 #include "supervisor/pieces.h"
+#include "supervisor/systemd.h"
 
 #include <sys/types.h>
 
@@ -32,6 +33,7 @@ struct tr_heritage {
     pid_t supervisor;
     int signals; /* the supervisor's, as the next one; closed in every child */
     struct tr_observer observer;
+    struct tr_systemd systemd;
     struct tr_pieces pieces; /* fd 0: none */
     bool use_ledger;
     bool chats;            /* there is a chat template */

@@ -49,6 +49,8 @@ static int serve(int argc, char **argv)
         ret = tr_fault_map(&err);
 #endif
     if (!ret)
+        ret = tr_systemd_init(&h.systemd, &err);
+    if (!ret)
         ret = tr_heritage_init(&h, &err);
     if (ret) {
         tr_log(TR_LOG_ERROR, "%s", err.msg);

@@ -147,6 +147,7 @@ static int run(struct tr_supervisor *v)
         tr_observe_serve(&v->h->observer, &v->h->fds);
         if (!v->announced && tr_child_all_served(v))
             announce(v);
+        tr_manager_tell(v);
         if (v->failed && !v->announced)
             return 1;
         /* Streams get their end and their record as far as the processes left can do it. */
@@ -174,6 +175,7 @@ int tr_supervise(struct tr_heritage *h)
         return 1;
     }
     v.at_terminal = ends_with_terminal();
+    tr_manager_begin(&v);
     int status = run(&v);
     /* After a failure children may still live: PDEATHSIG ends them, the ledger last. */
     close(h->signals);

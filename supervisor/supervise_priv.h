@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* supervisor/supervise_priv.h - what supervise.c, child.c, replace.c and drain.c share: the
+/* supervisor/supervise_priv.h - what supervise.c, child.c, replace.c, drain.c and manager.c share: the
  * supervisor's state.
  *
  * Nobody else includes it.  One thread; a turn of the loop is TICK_MS or a signal. */
@@ -19,6 +19,7 @@ struct tr_child {
     uint64_t started_ns;
     uint64_t retry_ns; /* not started again before this */
     uint64_t delay_ns; /* grows while it dies young */
+    uint64_t up_ns;    /* was seen serving last */
     bool served;       /* was ready once */
     bool killed;       /* for a stall; it may take a while to die */
     unsigned unready;  /* deaths in a row that were in vain */
@@ -86,6 +87,9 @@ bool tr_child_is_retired(const struct tr_supervisor *v, const struct tr_child *f
 void tr_child_reap(struct tr_supervisor *v);
 /* Kills who has given no sign of life for its limit, which is shorter in a drain. */
 void tr_child_stalls(struct tr_supervisor *v);
+/* Every role makes progress: it gives signs of life, or it is being replaced and has been for less than
+ * its limit. */
+bool tr_child_progress(const struct tr_supervisor *v);
 
 /* ---- replace.c: SIGHUP, SIGTTIN, SIGTTOU ---- */
 
@@ -106,6 +110,12 @@ void tr_drain_ask(struct tr_supervisor *v);
 void tr_drain_to(struct tr_supervisor *v, enum tr_drain stage);
 /* One stage after the other; true when nothing is left. */
 bool tr_drain_on(struct tr_supervisor *v);
+
+/* ---- manager.c: the service manager ---- */
+
+void tr_manager_begin(struct tr_supervisor *v);
+/* What has changed since it was told last. */
+void tr_manager_tell(struct tr_supervisor *v);
 
 /* ---- tell.c ---- */
 

@@ -41,6 +41,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     58_cut_points
     60_processes
     61_sandbox
+    62_systemd
     65_replace
     66_engine_death
     70_ledger
