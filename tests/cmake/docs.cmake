@@ -2,6 +2,7 @@
 # What the documentation shows and says of the program is so.  Once is enough: not under sanitizers.
 if(NOT TOKENRING_SANITIZE)
   add_test(NAME docs_tables COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/docs/tables $<TARGET_FILE:tokenring>)
+  add_test(NAME docs_man COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/docs/man $<TARGET_FILE:tokenring>)
   add_test(NAME docs_commands COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/docs/run $<TARGET_FILE:tokenring>)
-  set_tests_properties(docs_tables docs_commands PROPERTIES LABELS "docs;system" TIMEOUT 900)
+  set_tests_properties(docs_tables docs_man docs_commands PROPERTIES LABELS "docs;system" TIMEOUT 900)
 endif()
