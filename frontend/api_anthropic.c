@@ -49,7 +49,8 @@ const struct tr_field_row tr_anthropic_fields[] = {
              "tokens less probable than this part of the most probable one are left out"),
     TR_FIELD("min_tokens", "min_tokens", "0 … `max_tokens`", "0", "no end of turn before"),
     TR_FIELD("model", "model", "string", "required", "the served name, or the file's stem"),
-    TR_FIELD("output_config", "", "object", "none", "`format`; `effort` is taken and ignored"),
+    TR_FIELD("output_config", "", "object", "none",
+             "`format`; `effort` is `reasoning_effort` of chat"),
     TR_FIELD("output_config.format", "response_format",
              "object of type `json_schema` with a `schema`", "none",
              "what the answer is: [structured output](structured-output.md)"),
@@ -72,9 +73,10 @@ const struct tr_field_row tr_anthropic_fields[] = {
     TR_FIELD("system", "", "string, or blocks of `text`", "none",
              "a message of the system before all others"),
     TR_FIELD("temperature", "temperature", "0 … 2", "1", "0 is greedy, ties to the lowest id"),
-    TR_FIELD("thinking", "", "object with a `type`", "none",
-             "`enabled` and `disabled`: templates get `enable_thinking`; `adaptive` and "
-             "`between_tools` leave it to the model"),
+    TR_FIELD(
+        "thinking", "", "object with a `type`", "none",
+        "`enabled` and `disabled`: templates get `enable_thinking`, unless "
+        "`chat_template_kwargs` has one; `adaptive` and `between_tools` leave it to the model"),
     TR_FIELD("timeout_s", "timeout_s", "> 0", "none", "deadline, queue included"),
     TR_FIELD("tool_choice", "tool_choice", "object with a `type`", "none",
              "`auto`, `any`, `tool` or `none`; `disable_parallel_tool_use`: no more than one call"),

@@ -9,6 +9,7 @@
  *   tools                  tools, as functions
  *   tool_choice            tool_choice, parallel_tool_calls
  *   output_config.format   response_format
+ *   output_config.effort   reasoning_effort
  *   thinking               the argument that templates of models that can think know */
 #include "frontend/api_anthropic.h"
 
@@ -163,23 +164,42 @@ static int tool_choice(struct tr_anthropic *w, const struct tr_json *v)
     return 0;
 }
 
-/* adaptive and between_tools leave it to the model whether it thinks. */
-static int thinking(struct tr_anthropic *w, const struct tr_json *v, bool has_args)
+/* What it says of enable_thinking: nothing, where adaptive and between_tools leave it to the model. */
+static int thinking(struct tr_anthropic *w, const struct tr_json *v, bool *said, bool *on)
 {
     const struct tr_json *type = TR_JSON_GET(v, "type");
 
     if (v->type != TR_JSON_OBJECT || !tr_json_is(type, TR_JSON_STRING))
         return tr_anthropic_bad(w, v, "thinking must be an object with a type that is a string.");
-    if (TR_JSON_EQ(type, "adaptive") || TR_JSON_EQ(type, "between_tools"))
+    *on = TR_JSON_EQ(type, "enabled");
+    *said = *on || TR_JSON_EQ(type, "disabled");
+    if (*said || TR_JSON_EQ(type, "adaptive") || TR_JSON_EQ(type, "between_tools"))
         return 0;
-    bool on = TR_JSON_EQ(type, "enabled");
-    if (!on && !TR_JSON_EQ(type, "disabled"))
-        return tr_anthropic_bad(
-            w, type, "The type of thinking is enabled, adaptive, between_tools or disabled.");
-    if (has_args)
+    return tr_anthropic_bad(
+        w, type, "The type of thinking is enabled, adaptive, between_tools or disabled.");
+}
+
+/* The client's arguments of the template and what `thinking` adds to them, as templates of models that can
+ * think call it; the client's own word goes first. */
+static int template_args(struct tr_anthropic *w, const struct tr_json *args,
+                         const struct tr_json *think)
+{
+    bool said = false, on = false;
+
+    if (think && thinking(w, think, &said, &on))
+        return -EINVAL;
+    if (args && (!said || args->type != TR_JSON_OBJECT || TR_JSON_GET(args, "enable_thinking")))
+        return tr_anthropic_copy(w, "chat_template_kwargs", args);
+    if (!said)
         return 0;
-    tr_emit_key(w->e, "chat_template_kwargs"); /* as templates of models that can think call it */
+    if (args && !tr_emit_may_copy(args))
+        return tr_anthropic_bad(w, args, "This is nested too deeply.");
+    tr_emit_key(w->e, "chat_template_kwargs");
     tr_emit_obj(w->e);
+    for (struct tr_json_it it = tr_json_iter(args); tr_json_step(&it);) {
+        tr_emit_keyn(w->e, it.key->u.s, it.key->len);
+        tr_emit_json(w->e, w->doc, it.val);
+    }
     tr_emit_kbool(w->e, "enable_thinking", on);
     tr_emit_obj_end(w->e);
     return 0;
@@ -187,10 +207,15 @@ static int thinking(struct tr_anthropic *w, const struct tr_json *v, bool has_ar
 
 static int output_config(struct tr_anthropic *w, const struct tr_json *v)
 {
-    const struct tr_json *format = tr_anthropic_get(v, "format"), *type, *schema;
+    const struct tr_json *format = tr_anthropic_get(v, "format"), *type, *schema,
+                         *effort = tr_anthropic_get(v, "effort");
 
     if (v->type != TR_JSON_OBJECT)
         return tr_anthropic_bad(w, v, "output_config must be an object.");
+    if (effort && effort->type != TR_JSON_STRING)
+        return tr_anthropic_bad(w, effort, "effort must be a string.");
+    if (effort)
+        tr_emit_kstrn(w->e, "reasoning_effort", effort->u.s, effort->len);
     if (!format)
         return 0;
     type = TR_JSON_GET(format, "type");
@@ -211,7 +236,7 @@ static int output_config(struct tr_anthropic *w, const struct tr_json *v)
 
 /* ---- all of it ---- */
 
-/* Fields that are not what they are in chat; and two whose presence has to be known. */
+/* Fields that are not what they are in chat; and one whose presence has to be known. */
 enum {
     MESSAGES,
     SYSTEM,
@@ -220,9 +245,9 @@ enum {
     CHOICE,
     THINKING,
     OUTPUT,
+    ARGS,
     N_SHAPED,
     LIMIT = N_SHAPED,
-    ARGS,
     N_KEPT
 };
 
@@ -278,8 +303,7 @@ int tr_anthropic_body(const struct tr_json_doc *doc, const struct tr_json *body,
     if (tr_fields_refuse(tr_anthropic_fields, tr_anthropic_n_fields, body, f) ||
         copy_fields(&w, body, v) || tr_anthropic_turns(&w, v[MESSAGES], v[SYSTEM]) ||
         (v[STOPS] && stop_sequences(&w, v[STOPS])) || (v[TOOLS] && tools(&w, v[TOOLS])) ||
-        (v[CHOICE] && tool_choice(&w, v[CHOICE])) ||
-        (v[THINKING] && thinking(&w, v[THINKING], v[ARGS])) ||
+        (v[CHOICE] && tool_choice(&w, v[CHOICE])) || template_args(&w, v[ARGS], v[THINKING]) ||
         (v[OUTPUT] && output_config(&w, v[OUTPUT])))
         return -EINVAL;
     if (!counting && !v[LIMIT])

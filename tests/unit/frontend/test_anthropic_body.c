@@ -149,7 +149,7 @@ Test(anthropic_body, stop_sequences_formats_and_thinking)
     becomes("{" ASK ",\"stop_sequences\":[\"a\",\"\\n\"]}",
             "{" HEAD ",\"messages\":[" SAY "],\"stop\":[\"a\",\"\\n\"]}");
     becomes("{" ASK ",\"output_config\":{\"effort\":\"low\"}}",
-            "{" HEAD ",\"messages\":[" SAY "]}");
+            "{" HEAD ",\"messages\":[" SAY "],\"reasoning_effort\":\"low\"}");
     becomes("{" ASK
             ",\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"x\":1}}}}",
             "{" HEAD ",\"messages\":[" SAY "],\"response_format\":{\"type\":\"json_schema\","
@@ -159,7 +159,14 @@ Test(anthropic_body, stop_sequences_formats_and_thinking)
             "{" HEAD ",\"messages\":[" SAY
             "],\"chat_template_kwargs\":{\"enable_thinking\":false}}");
     becomes("{\"chat_template_kwargs\":{\"a\":1}," ASK ",\"thinking\":{\"type\":\"disabled\"}}",
-            "{\"chat_template_kwargs\":{\"a\":1}," HEAD ",\"messages\":[" SAY "]}");
+            "{" HEAD ",\"messages\":[" SAY
+            "],\"chat_template_kwargs\":{\"a\":1,\"enable_thinking\":false}}");
+    becomes("{\"chat_template_kwargs\":{\"enable_thinking\":true}," ASK
+            ",\"thinking\":{\"type\":\"disabled\"}}",
+            "{" HEAD ",\"messages\":[" SAY
+            "],\"chat_template_kwargs\":{\"enable_thinking\":true}}");
+    becomes("{\"chat_template_kwargs\":{\"a\":1}," ASK "}",
+            "{" HEAD ",\"messages\":[" SAY "],\"chat_template_kwargs\":{\"a\":1}}");
     becomes("{" ASK ",\"mcp_servers\":[],\"container\":null}", "{" HEAD ",\"messages\":[" SAY "]}");
 }
 
