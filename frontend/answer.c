@@ -102,7 +102,7 @@ static void reply_head(struct tr_conn *c, int status, const char *type, size_t l
 {
     struct tr_emit *t = begin_head(c, status, type);
     char number[32];
-    if (status != 204) {
+    if (status != 204 && status != 304) {
         snprintf(number, sizeof(number), "%zu", len);
         tr_carrier_field(t, "Content-Length", number);
     }

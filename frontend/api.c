@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "frontend/page.h"
 #include "frontend/params.h"
 #include "frontend/plain.h"
 #include "frontend/task.h"
@@ -207,6 +208,7 @@ void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct
 /* ---- routes ---- */
 
 static const struct tr_route others[] = {
+    {.method = TR_HTTP_GET, .pattern = "/", .handler = tr_page_get, .flags = TR_ROUTE_OPEN},
     {.method = TR_HTTP_GET, .pattern = "/v1/models", .handler = tr_api_models},
     {.method = TR_HTTP_GET, .pattern = "/v1/models/{id*}", .handler = tr_api_model},
     {.method = TR_HTTP_POST, .pattern = "/tokenize", .handler = tr_api_tokenize},

@@ -78,7 +78,7 @@ static bool reply_head(struct h2_http *r, int status, const char *type, size_t l
     struct tr_emit *t = begin_head(r, type);
     bool end = r->no_body || status == 204 || len == 0;
     char number[32];
-    if (status != 204) {
+    if (status != 204 && status != 304) {
         snprintf(number, sizeof(number), "%zu", len);
         tr_carrier_field(t, "Content-Length", number);
     }

@@ -12,6 +12,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     10_start
     20_http
     21_framing
+    22_page
     30_api
     31_gemma
     32_qwen
