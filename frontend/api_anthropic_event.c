@@ -401,11 +401,13 @@ void tr_anthropic_event(struct tr_stream *s, const struct tr_event *ev)
     }
 }
 
-/* The arguments as the object that they are; one that was cut has none. */
+/* The arguments as the object that they are, in the model's own words: they may be nested deeper than the emitter
+ * goes.  A call that was cut has none. */
 static void input(struct tr_emit *e, const struct tr_sections *w, uint32_t i)
 {
     struct tr_json_fault ignored;
     struct tr_json_doc *quoted = NULL, *doc = NULL;
+    const struct tr_json *said = NULL;
     struct tr_emit text;
 
     tr_emit_init(&text);
@@ -413,10 +415,12 @@ static void input(struct tr_emit *e, const struct tr_sections *w, uint32_t i)
     if (w->at[i].done && !text.failed)
         quoted = tr_json_parse(text.buf, text.len, &ignored);
     if (quoted)
-        doc = tr_json_parse(tr_json_root(quoted)->u.s, tr_json_root(quoted)->len, &ignored);
+        said = tr_json_root(quoted);
+    if (said)
+        doc = tr_json_parse(said->u.s, said->len, &ignored);
     tr_emit_key(e, "input");
     if (doc)
-        tr_emit_json(e, doc, tr_json_root(doc));
+        tr_emit_raw(e, said->u.s, said->len);
     else
         tr_emit_raw(e, "{}", 2);
     tr_json_free(doc);

@@ -272,6 +272,26 @@ def every_format():
 
 
 @test
+def deep_arguments():
+    """Deeper than what is copied from requests."""
+    defs = {"d0": {"enum": [7]}}
+    for i in range(1, 90):
+        defs[f"d{i}"] = {"type": "array", "items": {"$ref": f"#/$defs/d{i - 1}"}, "minItems": 1, "maxItems": 1}
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/d89"}}, "required": ["a"],
+              "additionalProperties": False, "$defs": defs}
+    with Server(SIM, sim_step_us=0) as s:
+        body = ask() | {"tools": [tool(schema=schema)], "max_tokens": 1000, "temperature": 0}
+        want = whole_chat(s.post(CHAT, body))
+        v, n = json.loads(want.calls[0][2])["a"], 0
+        while isinstance(v, list):
+            v, n = v[0], n + 1
+        equal((v, n), (7, 89), "all of it")
+        for stream in (False, True):
+            m = of_messages(s.post(MESSAGES, dict(as_messages(body), stream=stream)), stream)
+            equal(json.loads(m.calls[0][2]), json.loads(want.calls[0][2]), "messages")
+
+
+@test
 def what_has_no_room_says_so():
     for path, body in ((COMP, completion("Hi")), (NATIVE, completion("Hi"))):
         r = R.post(path, dict(body, max_tokens=1, tools=[tool()]))
