@@ -88,6 +88,12 @@ def truth(path="/v1/chat/completions", **kw):
     return json.loads(text)
 
 
+def again(sent, client_only=("stream", "stream_options")):
+    """The message that a plain request of the body which a client sent gets, not streamed."""
+    said = {k: v for k, v in json.loads(sent).items() if k not in client_only}
+    return truth(**said)["choices"][0]["message"]
+
+
 def words(**kw):
     """(text, usage) of the truth of a chat."""
     t = truth(**kw)

@@ -6,7 +6,7 @@ const {createOpenAI} = require('@ai-sdk/openai');
 const {createOpenResponses} = require('@ai-sdk/open-responses');
 const {createOpenAICompatible} = require('@ai-sdk/openai-compatible');
 const ai = require('ai');
-const {generateText, streamText} = ai;
+const {generateText, jsonSchema, stepCountIs, streamText, tool} = ai;
 const {V1, MODEL, PROMPT, LONG, client, version, check, equal, trying, raises, post, words, cancels, full, main} = require('claims.cjs');
 
 // A provider may have a class of its own for what is this error.
@@ -23,6 +23,38 @@ async function read(model, more) {
     if (part.type === 'finish') [out.usage, out.reason, out.raw] = [part.totalUsage, part.finishReason, part.rawFinishReason];
   }
   return out;
+}
+
+const weather = tool({
+  description: 'Weather of a city',
+  inputSchema: jsonSchema({type: 'object', properties: {city: {type: 'string', enum: ['Paris', 'Rome']}}, required: ['city'], additionalProperties: false}),
+  execute: ({city}) => `It rains in ${city}.`,
+});
+
+// Its first step has to call the tool, the second may not.
+const loop = (toolChoice) => ({
+  prompt: PROMPT, temperature: 0, maxRetries: 0, maxOutputTokens: 300, tools: {weather}, stopWhen: stepCountIs(2),
+  prepareStep: ({stepNumber}) => ({toolChoice: stepNumber ? 'none' : toolChoice}),
+});
+
+// A call that is forced, what the tool gave, and the answer to that, in one piece and streamed.
+async function calls(model) {
+  for (const toolChoice of ['required', {type: 'tool', toolName: 'weather'}]) {
+    const name = JSON.stringify(toolChoice);
+    const got = await generateText({model, ...loop(toolChoice)});
+    const [first, second] = got.steps;
+    const call = first.toolCalls[0];
+    equal('whole', [got.steps.length, first.finishReason, first.toolCalls.length, call?.toolName, call?.invalid ?? false], [2, 'tool-calls', 1, 'weather', false], `${name}: a call alone`);
+    equal('whole', first.toolResults.map((r) => r.output), [`It rains in ${call?.input.city}.`], `${name}: the tool takes its arguments`);
+    check('whole', second?.text && second.toolCalls.length === 0 && ['stop', 'length'].includes(second.finishReason), `${name}: an answer to what it gave`, second?.text, second?.finishReason);
+    const parts = [];
+    for await (const part of streamText({model, ...loop(toolChoice), onError() {}}).fullStream) parts.push(part);
+    const of = (type) => parts.filter((p) => p.type === type);
+    equal('stream', of('tool-call').map((p) => [p.toolName, p.input]), [[call?.toolName, call?.input]], `${name}: the same call`);
+    equal('stream', JSON.parse(of('tool-input-delta').map((p) => p.delta).join('') || 'null'), call?.input, `${name}: its arguments in pieces`);
+    equal('stream', [of('tool-input-start').length, of('tool-input-end').length, of('tool-result').length, of('error').length], [1, 1, 1, 0], `${name}: its events`);
+    equal('stream', of('text-delta').map((p) => p.text).join(''), second?.text, `${name}: the same answer`);
+  }
 }
 
 // The API of Responses has no field for stop strings.
@@ -69,8 +101,8 @@ function kinds(model, stops) {
       const before = await read(model, bad);
       equal('error', [before.error?.statusCode, before.text], [400, ''], 'before a stream');
       const cut = await read(model, {maxOutputTokens: LONG, ...limited(0.3)});
-      const why = cut.error?.code ?? cut.error?.message ?? cut.error ?? cut.raw; // one has it as the reason why it ended
-      check('error', /deadline/.test(JSON.stringify(why)), 'a stream that the server cannot finish', cut);
+      const why = cut.error?.code ?? cut.error?.message ?? cut.error ?? cut.raw; // one has its code alone, as the reason why it ended
+      check('error', /deadline/.test(JSON.stringify(why)) || (cut.reason === 'error' && why === 'server_error'), 'a stream that the server cannot finish', cut);
     },
     async retry() {
       await full(async () => {
@@ -95,6 +127,7 @@ main(async () => {
                                      ['anthropic', 'messages', anthropic(MODEL)]]) {
     client(`ai, @ai-sdk/${name} (${kind})`, `${version('ai')}, ${version('@ai-sdk/' + name)}`);
     for (const [area, fn] of Object.entries(kinds(model, kind !== 'responses'))) await trying(area, 'no exception', fn);
+    if (kind !== 'responses') await trying('whole', 'tools: no exception', () => calls(model));
   }
   client('ai, @ai-sdk/openai-compatible (completions)', `${version('ai')}, ${version('@ai-sdk/openai-compatible')}`);
   const want = await (await post('/v1/completions', {model: MODEL, prompt: PROMPT, max_tokens: 9, temperature: 0, seed: 1})).json();

@@ -3,7 +3,7 @@
 const Anthropic = require('@anthropic-ai/sdk').Anthropic;
 const {URL, MODEL, SAID, LONG, client, version, check, equal, trying, raises, words, cancels, full, main} = require('claims.cjs');
 const c = new Anthropic({baseURL: URL, apiKey: 'none', maxRetries: 0});
-const TOOL = {name: 'f', input_schema: {type: 'object', properties: {}}};
+const TOOL = {name: 'f', input_schema: {type: 'object', properties: {a: {enum: ['x', 'y']}}, required: ['a']}};
 
 const ask = (max_tokens = 40, more = {}) => ({...SAID, max_tokens, ...more});
 const texts = (message) => message.content.map((b) => b.text).join('');
@@ -79,7 +79,7 @@ async function error() {
   for (const [claim, body, kind, want] of [
     ['a bad value', ask(-1), Anthropic.BadRequestError, [400, 'invalid_request_error', 'invalid_value', 'max_tokens']],
     ['another model', ask(3, {model: 'other'}), Anthropic.NotFoundError, [404, 'not_found_error', 'model_not_found', 'model']],
-    ['tools', ask(3, {tools: [TOOL], tool_choice: {type: 'any'}}), Anthropic.BadRequestError, [400, 'invalid_request_error', 'unsupported_parameter', 'tools']],
+    ['a choice without tools', ask(3, {tool_choice: {type: 'any'}}), Anthropic.BadRequestError, [400, 'invalid_request_error', 'invalid_value', 'tool_choice']],
   ])
     for (const stream of [false, true]) {
       const e = await raises('error', kind, () => c.messages.create({...body, stream}), `${claim}, stream=${stream}`);
@@ -108,7 +108,24 @@ async function retry() {
   });
 }
 
+// A call that is forced, in one piece and by the helper that collects a stream; its result, and the answer to that.
+async function tools() {
+  const forced = ask(300, {tools: [TOOL], tool_choice: {type: 'tool', name: 'f', disable_parallel_tool_use: true}});
+  const got = await c.messages.create(forced);
+  equal('whole', [got.stop_reason, got.content.map((b) => b.type)], ['tool_use', ['tool_use']], 'a call alone');
+  let pieces = '';
+  const message = await c.messages.stream(forced).on('inputJson', (piece) => (pieces += piece)).finalMessage();
+  equal('stream', [message.stop_reason, message.content[0]?.name, message.content[0]?.input], ['tool_use', got.content[0]?.name, got.content[0]?.input], 'the same call');
+  equal('stream', JSON.parse(pieces), got.content[0]?.input, 'the helper sees its input come');
+  check('stream', ['x', 'y'].includes(message.content[0]?.input.a), 'an input that obeys the schema', message);
+  const result = {role: 'user', content: [{type: 'tool_result', tool_use_id: got.content[0]?.id, content: 'It is y.'}]};
+  const after = ask(40, {tools: [TOOL], tool_choice: {type: 'none'}, messages: [...SAID.messages, {role: 'assistant', content: got.content}, result]});
+  const answer = await c.messages.create(after);
+  check('whole', texts(answer) && answer.stop_reason !== 'tool_use', 'an answer to its result', answer);
+  equal('stream', texts(await c.messages.stream(after).finalMessage()), texts(answer), 'the same answer');
+}
+
 main(async () => {
   client('anthropic-node', version('@anthropic-ai/sdk'));
-  for (const fn of [whole, stream, cancel, error, retry]) await trying(fn.name, 'no exception', fn);
+  for (const fn of [whole, stream, cancel, error, retry, tools]) await trying(fn.name, 'no exception', fn);
 });

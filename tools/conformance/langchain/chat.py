@@ -1,14 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """LangChain's ChatOpenAI and OpenAI (completions)."""
 import asyncio
+from functools import reduce
 from importlib.metadata import version
+from operator import add
+from typing import Literal
 
 import openai
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAI
+from pydantic import BaseModel
 
 from claims import *
 
 client("langchain-openai", version("langchain-openai"))
+
+
+class Ring(BaseModel):
+    """A ring"""
+    metal: Literal["gold", "silver", "iron"]
+    polished: bool
+
+
+@tool
+def weather(city: Literal["Paris", "Rome"]) -> str:
+    """Weather of a city"""
+    return f"It rains in {city}."
 
 
 def model(**kw):
@@ -75,6 +93,34 @@ def retry():
         equal("retry", joined(model(max_tokens=3, max_retries=4)), words(max_tokens=3)[0], "the same with a stream")
 
 
-for fn in (whole, stream, cancel, error, retry):
+def tools():
+    """A call that is forced, in one piece and as chunks that add up; what the tool gave, and the answer to that."""
+    m = model(max_tokens=300)
+    for choice in ("weather", "any"):
+        forced = m.bind_tools([weather], tool_choice=choice, parallel_tool_calls=False)
+        got = forced.invoke(PROMPT)
+        equal("whole", [(t["name"], got.response_metadata["finish_reason"]) for t in got.tool_calls], [("weather", "tool_calls")], f"{choice}: a call alone")
+        chunks = list(forced.stream(PROMPT))
+        summed = reduce(add, chunks)
+        equal("stream", [(t["name"], t["args"]) for t in summed.tool_calls], [(t["name"], t["args"]) for t in got.tool_calls], f"{choice}: the same call")
+        check("stream", len([c for c in chunks if c.tool_call_chunks]) > 1 and summed.tool_calls[0]["id"], f"{choice}: in pieces", chunks)
+    result = weather.invoke(got.tool_calls[0])
+    check("whole", isinstance(result, ToolMessage) and result.content.startswith("It rains in "), "arguments that the tool takes", result)
+    history = [HumanMessage(PROMPT), got, result]
+    free = m.bind_tools([weather])
+    text = free.invoke(history).content
+    check("whole", text and not text.startswith("{"), "an answer to what it gave", text)
+    equal("stream", "".join(c.content for c in free.stream(history)), text, "an answer to what it gave")
+
+
+def objects():
+    for method in ("json_schema", "function_calling"):
+        bound = model(max_tokens=300).with_structured_output(Ring, method=method)
+        got = bound.invoke(PROMPT)
+        check("whole", isinstance(got, Ring), f"an object by {method}", got)
+        equal("stream", list(bound.stream(PROMPT))[-1], got, f"an object by {method}")
+
+
+for fn in (whole, stream, cancel, error, retry, tools, objects):
     with trying(fn.__name__, "no exception"):
         fn()

@@ -9,6 +9,8 @@ import litellm  # noqa: E402
 from claims import *  # noqa: E402
 
 litellm.suppress_debug_info = True
+TOOL = {"type": "function", "function": {"name": "weather", "description": "Weather of a city", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}}, "required": ["city"]}}}
 client("litellm", version("litellm"))
 
 
@@ -64,6 +66,31 @@ def retry():
         equal("retry", ask(max_tokens=3, max_retries=4).choices[0].message.content, words(max_tokens=3)[0], "tries again until there is one")
 
 
-for fn in (whole, stream, cancel, error, retry):
+def called(choice):
+    """The one call of an answer."""
+    if choice.finish_reason != "tool_calls" or len(choice.message.tool_calls) != 1:
+        raise ValueError(f"no call alone: {choice}")
+    f = choice.message.tool_calls[0].function
+    return f.name, json.loads(f.arguments)
+
+
+def tools():
+    """A call that is forced, in one piece and put together by its own builder; what the tool gave, and the answer."""
+    for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
+        kw = dict(max_tokens=300, tools=[TOOL], tool_choice=choice, parallel_tool_calls=False)
+        got = ask(**kw).choices[0]
+        name, args = called(got)
+        check("whole", name == "weather" and args["city"] in ("Paris", "Rome"), f"{choice}: a call alone, which obeys the schema", got)
+        parts = list(ask(stream=True, **kw))
+        equal("stream", called(litellm.stream_chunk_builder(parts).choices[0]), (name, args), f"{choice}: the same call")
+        check("stream", sum(bool(p.choices[0].delta.tool_calls) for p in parts if p.choices) > 1, f"{choice}: in pieces", parts)
+    history = [*SAID["messages"], got.message.model_dump(exclude_none=True),
+               {"role": "tool", "tool_call_id": got.message.tool_calls[0].id, "content": "It rains."}]
+    text = words(messages=history, tools=[TOOL], max_tokens=40)[0]
+    equal("whole", ask(messages=history, tools=[TOOL], max_tokens=40).choices[0].message.content, text, "an answer to what it gave")
+    equal("stream", joined(ask(messages=history, tools=[TOOL], max_tokens=40, stream=True)), text, "an answer to what it gave")
+
+
+for fn in (whole, stream, cancel, error, retry, tools):
     with trying(fn.__name__, "no exception"):
         fn()

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAI's agents over chat completions and over Responses: an agent without tools."""
+"""OpenAI's agents over chat completions and over Responses: an agent without tools, and over chat completions
+one that has to call a tool."""
 import asyncio
 from importlib.metadata import version
+from typing import Literal
 
 import openai
-from agents import Agent, ModelBehaviorError, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, set_tracing_disabled
+from agents import Agent, ModelBehaviorError, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 
 from claims import *
 
 set_tracing_disabled(True)
 MODELS = {"chat": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel}
 api = ""  # which of them
+sent = []  # bodies, as they went out
+asked = []  # cities that the tool was called with
 
 
 def soon(messages=tuple(SAID["messages"])):
@@ -21,8 +25,19 @@ def soon(messages=tuple(SAID["messages"])):
 SOON = soon()
 
 
+@function_tool
+def weather(city: Literal["Paris", "Rome"]) -> str:
+    """Weather of a city"""
+    asked.append(city)
+    return f"It rains in {city}."
+
+
+async def keep(request):
+    sent.append(request.content)
+
+
 def agent(retries=0, tools=(), **settings):
-    c = openai.AsyncOpenAI(base_url=V1, api_key="none", max_retries=retries)
+    c = openai.AsyncOpenAI(base_url=V1, api_key="none", max_retries=retries, http_client=openai.DefaultAsyncHttpxClient(event_hooks={"request": [keep]}))
     # Without instructions: the same messages as a plain request.
     return Agent(name="a", model=MODELS[api](model=MODEL, openai_client=c), tools=list(tools),
                  model_settings=ModelSettings(**dict(dict(temperature=0, max_tokens=1000, extra_body=SOON), **settings)))
@@ -85,11 +100,33 @@ async def retry():
         equal("retry", (await Runner.run(agent(4), PROMPT)).final_output, words(**SOON)[0], "tries again until there is one")
 
 
+async def tools():
+    """A call that is forced, what the tool gave, and the answer to that, for which the agent takes back the force."""
+    if api != "chat":
+        return
+    for area, choice in (("whole", "weather"), ("stream", "required")):
+        sent.clear()
+        asked.clear()
+        a = agent(tools=[weather], tool_choice=choice, extra_body=None)
+        if area == "whole":
+            r = await Runner.run(a, PROMPT)
+        else:
+            r = Runner.run_streamed(a, PROMPT)
+            pieces = [e.data.delta async for e in r.stream_events()
+                      if e.type == "raw_response_event" and e.data.type == "response.function_call_arguments.delta"]
+            check("stream", asked and json.loads("".join(pieces)) == {"city": asked[0]}, "the arguments in pieces", pieces)
+        check(area, len(asked) == 1 and asked[0] in ("Paris", "Rome"), f"{choice}: the tool is called once", asked)
+        kinds = [i.type for i in r.new_items]
+        equal(area, kinds, ["tool_call_item", "tool_call_output_item", "message_output_item"], f"{choice}: a call, its output and an answer")
+        check(area, len(sent) == 2 and f"It rains in {asked[0]}.".encode() in sent[1], f"{choice}: the output was sent", sent)
+        equal(area, r.final_output, again(sent[1])["content"], f"{choice}: the answer is that of a plain request")
+
+
 async def main():
     global api
     for api in MODELS:
         client(f"openai-agents ({api})", version("openai-agents"))
-        for fn in (whole, stream, cancel, error, cut_off, retry):
+        for fn in (whole, stream, cancel, error, cut_off, retry, tools):
             with trying(fn.__name__, "no exception"):
                 await fn()
 

@@ -88,7 +88,37 @@ async function retry() {
   });
 }
 
+// A call that is forced, in one piece and by the helpers that collect a stream and run the tool.
+async function tools() {
+  const asked = [];
+  const f = {name: 'f', strict: true, parameters: {type: 'object', properties: {a: {type: 'string', enum: ['x', 'y']}}, required: ['a'], additionalProperties: false}};
+  const forced = {...SAID, max_tokens: 300, tools: [{type: 'function', function: f}], tool_choice: 'required', parallel_tool_calls: false};
+  const {message, finish_reason} = (await c.chat.completions.create(forced)).choices[0];
+  const call = message.tool_calls?.[0];
+  equal('whole', [finish_reason, message.content, message.tool_calls?.length, call?.function.name], ['tool_calls', null, 1, 'f'], 'a call alone');
+  const st = c.chat.completions.stream(forced);
+  let pieces = 0, done = '';
+  st.on('tool_calls.function.arguments.delta', () => pieces++).on('tool_calls.function.arguments.done', (e) => (done = e.arguments));
+  const again = (await st.finalChatCompletion()).choices[0];
+  equal('stream', [again.finish_reason, again.message.tool_calls?.[0]?.function.arguments, done], ['tool_calls', call?.function.arguments, call?.function.arguments], 'the same call');
+  check('stream', pieces > 1 && ['x', 'y'].includes(JSON.parse(done).a), 'arguments in pieces, which obey the schema', pieces, done);
+  // It runs the tool once if it is named.
+  const run = {...forced, tools: [{type: 'function', function: {...f, parse: JSON.parse, function: ({a}) => (asked.push(a), `${a} it is`)}}],
+               tool_choice: {type: 'function', function: {name: 'f'}}};
+  for (const stream of [false, true]) {
+    const runner = c.chat.completions.runTools({...run, stream});
+    await runner.done();
+    equal(stream ? 'stream' : 'whole', runner.messages.at(-1), {role: 'tool', tool_call_id: runner.messages.at(-2).tool_calls?.[0].id, content: `${asked.at(-1)} it is`},
+          'run by the helper');
+  }
+  const history = [...SAID.messages, message, {role: 'tool', tool_call_id: call?.id, content: 'It is y.'}];
+  const after = {...SAID, messages: history, tools: forced.tools, max_tokens: 40};
+  const answer = (await c.chat.completions.create(after)).choices[0].message.content;
+  equal('whole', answer, (await words({messages: history, tools: forced.tools, max_tokens: 40}))[0], 'an answer to what it gave');
+  equal('stream', await joined(await c.chat.completions.create({...after, stream: true})), answer, 'the same answer');
+}
+
 main(async () => {
   client('openai-node', version('openai'));
-  for (const fn of [whole, stream, cancel, error, retry]) await trying(fn.name, 'no exception', fn);
+  for (const fn of [whole, stream, cancel, error, retry, tools]) await trying(fn.name, 'no exception', fn);
 });

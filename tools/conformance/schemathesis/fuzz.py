@@ -12,8 +12,8 @@ from claims import *
 ROUTES = {"/chat/completions": "post", "/completions": "post", "/models": "get", "/models/{model}": "get"}
 # Fields that are refused by name: with one of them in most bodies nothing else would be asked.  30_api and
 # 39_fields ask for each.
-REFUSED = {"tools", "tool_choice", "functions", "function_call", "audio", "modalities", "store", "suffix",
-           "web_search_options", "best_of", "stream_options"}  # the last one unless there is a stream
+REFUSED = {"functions", "function_call", "audio", "modalities", "store", "suffix", "web_search_options",
+           "best_of", "stream_options"}  # the last one unless there is a stream
 LENGTHS = {"max_tokens", "max_completion_tokens"}
 
 
