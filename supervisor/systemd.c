@@ -17,7 +17,7 @@ enum { FIRST_FD = 3, MAX_FDS = 256 };
 static long long number(const char *name, unsigned long long most)
 {
     const char *text = getenv(name);
-    if (!text)
+    if (!text || !*text)
         return -1;
     char *end;
     errno = 0;
@@ -78,8 +78,12 @@ int tr_systemd_init(struct tr_systemd *d, struct tr_errbuf *err)
         ret = take_watchdog(d, err);
     if (!ret)
         ret = take_sockets(d, err);
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        unsetenv(all[i]);
+    /* Emptied where they are: the strings are process.c's, which moved them. */
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        char *text = getenv(all[i]);
+        if (text)
+            *text = '\0';
+    }
     return ret;
 }
 

@@ -3,7 +3,7 @@
  * sd_listen_fds(3), sd_watchdog_enabled(3), spoken by hand.
  *
  * The supervisor's.  No descriptor is kept: a message is a datagram of a socket of its own, so children
- * inherit nothing and, as the variables are taken out of the environment, cannot speak for the service.
+ * inherit nothing and, as the variables are emptied, cannot speak for the service.
  * A manager that takes nothing now is told later: nothing waits for it. */
 #ifndef TR_SUPERVISOR_SYSTEMD_H
 #define TR_SUPERVISOR_SYSTEMD_H
@@ -30,7 +30,7 @@ struct tr_systemd {
     char status[TR_STATUS_BYTES];
 };
 
-/* Reads the environment and takes it away.  What is meant for another process (LISTEN_PID,
+/* Reads the variables and empties them.  What is meant for another process (LISTEN_PID,
  * WATCHDOG_PID) is none of ours.  0; -EINVAL and a sentence when it makes no sense. */
 int tr_systemd_init(struct tr_systemd *d, struct tr_errbuf *err);
 void tr_systemd_fini(struct tr_systemd *d);
