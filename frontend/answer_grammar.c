@@ -254,7 +254,7 @@ int tr_answer_grammar(struct tr_ask *a, struct tr_fault *f)
 {
     if (!a->call.list && !a->wish.kind)
         return 0;
-    bool too_large;
+    bool too_large = false;
     int rc = compose(a, false, &too_large, f);
     /* Schemas that are too large together. */
     if (rc && f->err == TR_ERR_BAD_PARAM && a->call.list && too_large)

@@ -126,6 +126,8 @@ static int name_back(struct tr_task *t)
     tr_fields_theirs(t->dialect->fields, t->dialect->n_fields, t->fault.param, theirs,
                      sizeof(theirs));
     memcpy(t->fault.param, theirs, sizeof(theirs));
+    if (t->dialect->inner_names)
+        t->dialect->inner_names(t->fault.param);
     return -EINVAL;
 }
 

@@ -7,6 +7,7 @@
 #include "frontend/task.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* ---- requests ---- */
 
@@ -88,6 +89,28 @@ const struct tr_field_row tr_anthropic_fields[] = {
     TR_FIELD_IGNORED("user_profile_id", "there are no profiles"),
     TR_FIELD_IGNORED("workspace_id", "there are no workspaces"),
 };
+/* Cuts `word` out of the param and puts a shorter one there. */
+static bool put_instead(char *param, const char *word, const char *other)
+{
+    char *at = strstr(param, word);
+    size_t n = strlen(word), m = strlen(other);
+
+    if (!at || (at[n] && at[n] != '.' && at[n] != '['))
+        return false;
+    memcpy(at, other, m);
+    memmove(at + m, at + n, strlen(at + n) + 1);
+    return true;
+}
+
+/* A tool is flat here, and its parameters are its input_schema. */
+static void inner_names(char *param)
+{
+    if (strncmp(param, "tools[", 6) != 0 && strncmp(param, "tool_choice.", 12) != 0)
+        return;
+    if (!put_instead(param, ".function.parameters", ".input_schema"))
+        put_instead(param, ".function", "");
+}
+
 enum { N_FIELDS = sizeof(tr_anthropic_fields) / sizeof(tr_anthropic_fields[0]) };
 const size_t tr_anthropic_n_fields = N_FIELDS;
 
@@ -116,7 +139,8 @@ static void count(struct tr_exchange *x, const struct tr_http_request *rq, void 
     static const struct tr_dialect as_counted = {.api = TR_API_ANTHROPIC,
                                                  .translate = translate_count,
                                                  .fields = tr_anthropic_fields,
-                                                 .n_fields = N_FIELDS};
+                                                 .n_fields = N_FIELDS,
+                                                 .inner_names = inner_names};
 
     tr_api_ask(x, rq, ctx, &as_counted, make_count);
 }
@@ -144,6 +168,7 @@ const struct tr_dialect tr_dialect_anthropic = {.api = TR_API_ANTHROPIC,
                                                 .translate = translate,
                                                 .fields = tr_anthropic_fields,
                                                 .n_fields = N_FIELDS,
+                                                .inner_names = inner_names,
                                                 .splits = true,
                                                 .event = tr_anthropic_event,
                                                 .body = tr_anthropic_answer,

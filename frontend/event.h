@@ -126,6 +126,9 @@ struct tr_dialect {
                      struct tr_translation *t, struct tr_fault *f);
     const struct tr_field_row *fields;
     size_t n_fields;
+    /* What the rows cannot say of such a param: members within a field that are called otherwise.  In place,
+     * it gets no longer.  NULL: none. */
+    void (*inner_names)(char *param);
 
     /* Renders and writes one event (tr_stream_frame); some write nothing for some. */
     void (*event)(struct tr_stream *s, const struct tr_event *ev);

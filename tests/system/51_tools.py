@@ -298,6 +298,13 @@ def what_has_no_room_says_so():
         check(is_error(r, 400, "tools", "unsupported_parameter"), f"{path}: refused", r.text)
     r = R.post(CHAT, ask() | {"tools": [tool(strict=True, schema={"type": "object", "not": {}})]})
     check(r.status == 400 and "tools[0].function.parameters" in r.text, "a strict schema that cannot be obeyed", r.text)
+    for more, param in (({"tools": [{"name": "a b", "input_schema": {}}]}, "tools[0].name"),
+                        ({"tools": [{"name": "f", "strict": True, "input_schema":
+                                     {"type": "object", "properties": {"a": {"uniqueItems": True}}}}]},
+                         "tools[0].input_schema.properties.a.uniqueItems"),
+                        ({"tool_choice": {"type": "tool", "name": "no"}}, "tool_choice.name")):
+        r = R.post(MESSAGES, as_messages(ask()) | more)
+        equal((r.status, r.error.get("details", {}).get("param")), (400, param), "messages: in its own words")
     with Server(SIM, tool_format="none") as s:
         r = s.post(CHAT, ask())
         check(is_error(r, 400, "tools", "unsupported_parameter"), "--tool-format none", r.text)
