@@ -330,6 +330,7 @@ void tr_recover(struct tr_sched *sc)
         read_word(sc, q);
         if (q->lead == slot)
             go_on_group(sc, q);
+        tr_sched_beat(sc); /* each may have thousands of tokens to lead through its grammar */
     }
     put_in_order(sc);
     /* A step that was cut short keeps its number, and the time of its tokens.  Release: as in step.c. */
