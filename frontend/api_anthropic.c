@@ -92,13 +92,13 @@ const struct tr_field_row tr_anthropic_fields[] = {
 /* Cuts `word` out of the param and puts a shorter one there. */
 static bool put_instead(char *param, const char *word, const char *other)
 {
-    char *at = strstr(param, word);
-    size_t n = strlen(word), m = strlen(other);
+    char *at = strstr(param, word), *rest = at ? at + strlen(word) : NULL;
 
-    if (!at || (at[n] && at[n] != '.' && at[n] != '['))
+    if (!at || (*rest && *rest != '.' && *rest != '['))
         return false;
-    memcpy(at, other, m);
-    memmove(at + m, at + n, strlen(at + n) + 1);
+    while (*other)
+        *at++ = *other++;
+    memmove(at, rest, strlen(rest) + 1);
     return true;
 }
 
