@@ -54,7 +54,7 @@ def sound(session, claim):
 def same_answers():
     """Status, fields, body of every kind of request are those of HTTP/1."""
     h = Session(S.port)
-    asks = [("GET", "/health", None), ("GET", "/v1/models", None), ("HEAD", "/health", None),
+    asks = [("GET", "/", None), ("HEAD", "/", None), ("GET", "/health", None), ("GET", "/v1/models", None), ("HEAD", "/health", None),
             ("GET", "/nope", None), ("PUT", "/health", None), ("OPTIONS", COMP, None),
             ("GET", "/v1/models/no%2Fmodel", None), ("BREW", "/health", None),
             ("POST", COMP, {"prompt": 1.5}), ("POST", COMP, b"{"), ("POST", "/tokenize", {"content": "abc"}),
@@ -77,6 +77,9 @@ def same_answers():
         equal([fields.get(k) for k in ("content-type", "allow", "content-length")],
               [want.header(k) for k in ("content-type", "allow", "content-length")], f"{claim}: their values")
         equal(vary.sub("", data.decode()), vary.sub("", want.text), f"{claim}: body")
+    tag = S.get("/").header("etag")
+    status, fields, data = whole(h.request(head("GET", "/", ("if-none-match", tag))))
+    equal((status, fields.get("etag"), fields.get("content-length"), data), (304, tag, None, b""), "the page again: 304, without a body")
     sound(h, "same answers")
 
 

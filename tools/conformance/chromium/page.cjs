@@ -108,6 +108,24 @@ async function stops() {
   await page.context().close();
 }
 
+// The engine has four places: the page is the fifth, and the second in the queue is told so.
+async function waits() {
+  const post = {method: 'POST', headers: {'content-type': 'application/json'}, body: JSON.stringify({...SAID, max_tokens: LONG, ignore_eos: true})};
+  const held = [], page = await visit();
+  for (let i = 0; i < 5; i++) {
+    const stop = new AbortController();
+    held.push(stop);
+    await fetch(URL + '/v1/streams', {...post, signal: stop.signal});
+  }
+  await option(page, {max: '5'});
+  await say(page);
+  await state(page, 'queued');
+  check('stream', await until(async () => /^Waiting: 1 before this one/.test(await page.locator('#says').innerText())), 'page: its place in the queue', await page.locator('#says').innerText());
+  await picture(page, 'queued');
+  await cancels('page, stop in the queue', async () => { await page.click('#stop'); await state(page, 'cancelled'); held.forEach((h) => h.abort()); }, 'cancel', 'cancelled');
+  await page.context().close();
+}
+
 async function reload() {
   const [text] = await words({max_tokens: 150});
   const page = await visit();
@@ -135,6 +153,8 @@ async function lost() {
   await state(page, 'lost');
   await picture(page, 'lost');
   proxy.dead = false;
+  await state(page, 'streaming');
+  proxy.cut(); // and once more
   await page.waitForSelector('#state:is([data-state=completed],[data-state=incomplete])');
   equal('retry', await answer(page), text, 'page, cut: resumed, all of the text, nothing twice');
   await option(page, {hold: false});
@@ -189,13 +209,8 @@ async function shapes() {
     body = r.request().postDataJSON();
     return r.fulfill({status: 200, contentType: 'application/x-ndjson', headers: {'X-Tokenring-Stream': id}, body: [{type: 'response.queued', position: 3}, {type: 'response.prefill', done: 1, total: 9}, ...all].map((e) => JSON.stringify(e) + '\n').join('')});
   });
-  const told = page.evaluate(() => new Promise((done) => {
-    const seen = [];
-    new MutationObserver(() => { seen.push(document.querySelector('#says').textContent); if (/Complete/.test(seen.at(-1))) done(seen); }).observe(document.querySelector('#says'), {childList: true, characterData: true, subtree: true});
-  }));
   await say(page);
   await state(page, 'completed');
-  await told;
   equal('stream', await page.locator('.thought .text').innerText(), 'Let me see.', 'page: thoughts');
   equal('stream', await page.locator('.call').innerText(), 'Calls weather\n{"city":"Oslo"}', 'page: a call');
   check('stream', (await endline(page)).includes('prompt 9 (4 cached)'), 'page: cached tokens', await endline(page));
@@ -294,6 +309,6 @@ async function native() {
 main(async () => {
   browser = await chromium.launch({executablePath: process.env.CHROMIUM || '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu']});
   client('chromium (the built-in page)', browser.version());
-  for (const part of [chat, stops, reload, lost, errors, shapes, keyboard, narrow, native]) await trying('other', part.name, part);
+  for (const part of [chat, stops, waits, reload, lost, errors, shapes, keyboard, narrow, native]) await trying('other', part.name, part);
   await browser.close();
 });
