@@ -36,7 +36,7 @@ static const struct tr_field_row fields[] = {
     TR_FIELD("metadata", "", "object of at most 16 strings of at most 512 bytes", "none",
              "repeated in the object"),
     TR_FIELD("model", "", "string", "required", "as in chat completions"),
-    TR_FIELD("parallel_tool_calls", "", "true or false", "true", "repeated in the object"),
+    TR_FIELD("parallel_tool_calls", "", "true or false", "true", "`false`: no more than one call"),
     TR_FIELD("presence_penalty", "", "-2 … 2", "0", "over the answer's tokens"),
     TR_FIELD("prompt_cache_key", "", "string of at most 512 bytes", "none",
              "repeated in the object"),
@@ -51,8 +51,12 @@ static const struct tr_field_row fields[] = {
     TR_FIELD("text", "", "object", "none", "`format`; `verbosity` is taken and ignored"),
     TR_FIELD("text.format", "response_format", "`text`, `json_object` or `json_schema` as `type`",
              "`text`", "what the answer is: [structured output](structured-output.md)"),
-    TR_FIELD("tool_choice", "", "`auto` or `none`", "`auto`", "tools are not called"),
-    TR_FIELD("tools", "", "array", "none", "refused unless it is empty"),
+    TR_FIELD("tool_choice", "tool_choice",
+             "`none`, `auto`, `required`, `{\"type\":\"function\",\"name\":…}`, "
+             "`{\"type\":\"allowed_tools\",\"mode\":…,\"tools\":[…]}`",
+             "`auto`", "whether one is called, and which"),
+    TR_FIELD("tools", "tools", "array of at most 128 functions", "none",
+             "functions that the answer may call: [tools.md](tools.md)"),
     TR_FIELD("top_logprobs", "", "0 … 20", "0", "alternatives to each token; asks for `include`"),
     TR_FIELD("top_p", "", "0 … 1", "1",
              "the most probable tokens that have this probability together"),
@@ -224,14 +228,42 @@ static void nest(const struct tr_responses_in *t, const struct tr_json *from, co
     tr_emit_obj_end(e);
 }
 
-static void put_or_nest(const struct tr_responses_in *t, const struct tr_json *v, const char *name)
+static void put_or_nest(const struct tr_responses_in *t, const struct tr_json *v)
 {
-    const struct tr_json *type = TR_JSON_GET(v, "type");
-
-    if (tr_json_eq(type, name, strlen(name)))
-        nest(t, v, name);
+    if (tr_json_is(v, TR_JSON_OBJECT) && TR_JSON_EQ(TR_JSON_GET(v, "type"), "function"))
+        nest(t, v, "function");
     else
         tr_emit_json(t->out, t->doc, v);
+}
+
+static void tool_list(const struct tr_responses_in *t, const struct tr_json *list)
+{
+    tr_emit_arr(t->out);
+    for (struct tr_json_it it = tr_json_iter(list); tr_json_step(&it);)
+        put_or_nest(t, it.val);
+    tr_emit_arr_end(t->out);
+}
+
+/* {"type": "allowed_tools", "mode": ..., "tools": [...]} */
+static void allowed(const struct tr_responses_in *t, const struct tr_json *choice)
+{
+    struct tr_emit *e = t->out;
+
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "type", "allowed_tools");
+    tr_emit_key(e, "allowed_tools");
+    tr_emit_obj(e);
+    for (struct tr_json_it it = tr_json_iter(choice); tr_json_step(&it);) {
+        if (TR_JSON_EQ(it.key, "type"))
+            continue;
+        tr_emit_keyn(e, it.key->u.s, it.key->len);
+        if (TR_JSON_EQ(it.key, "tools") && it.val->type == TR_JSON_ARRAY)
+            tool_list(t, it.val);
+        else
+            tr_emit_json(e, t->doc, it.val);
+    }
+    tr_emit_obj_end(e);
+    tr_emit_obj_end(e);
 }
 
 static void tools(const struct tr_responses_in *t)
@@ -242,14 +274,15 @@ static void tools(const struct tr_responses_in *t)
 
     if (list) {
         tr_emit_key(t->out, "tools");
-        tr_emit_arr(t->out);
-        for (struct tr_json_it it = tr_json_iter(list); tr_json_step(&it);)
-            put_or_nest(t, it.val, "function");
-        tr_emit_arr_end(t->out);
+        tool_list(t, list);
     }
     if (choice) {
         tr_emit_key(t->out, "tool_choice");
-        put_or_nest(t, choice, "function");
+        if (tr_json_is(choice, TR_JSON_OBJECT) &&
+            TR_JSON_EQ(TR_JSON_GET(choice, "type"), "allowed_tools"))
+            allowed(t, choice);
+        else
+            put_or_nest(t, choice);
     }
     if (format && format->type != TR_JSON_NULL) {
         tr_emit_key(t->out, "response_format"); /* which takes it flat, as it is here */
@@ -374,6 +407,25 @@ static int translate(const struct tr_json_doc *doc, const struct tr_json *body,
     return 0;
 }
 
+static void cut_out(char *from, const char *word)
+{
+    char *at = strstr(from, word);
+    size_t len = strlen(word);
+
+    if (at && strchr(".[", at[len]))
+        memmove(at, at + len, strlen(at + len) + 1);
+}
+
+/* What was nested is flat again. */
+static void inner_names(char *param)
+{
+    if (strncmp(param, "tools[", 6) != 0 && strncmp(param, "tool_choice.", 12) != 0)
+        return;
+    if (*param && param[4] == '_')
+        cut_out(param, ".allowed_tools");
+    cut_out(param, ".function");
+}
+
 /* ---- requests ---- */
 
 static void post(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
@@ -432,9 +484,11 @@ const struct tr_dialect tr_dialect_responses = {.api = TR_API_RESPONSES,
                                                 .id_prefix = "resp_",
                                                 .frame = TR_SSE_TYPED,
                                                 .lifecycle = true,
+                                                .splits = true,
                                                 .translate = translate,
                                                 .fields = fields,
                                                 .n_fields = sizeof(fields) / sizeof(fields[0]),
+                                                .inner_names = inner_names,
                                                 .event = tr_responses_event,
                                                 .close = tr_responses_close,
                                                 .body = tr_responses_body,

@@ -3,7 +3,7 @@
  *
  * Frontend only.  api_responses.c: a request as one of chat completions, the row of the dialect;
  * api_responses_input.c: its input items; api_responses_event.c: events, bodies;
- * api_responses_object.c: the response object; api_responses_id.c: what is asked about a response by its
+ * api_responses_object.c: the response object; api_responses_item.c: the items of its output; api_responses_id.c: what is asked about a response by its
  * id; api_responses_page.c: the list of its input items.
  *
  * A request's own words that the object repeats are *kept* with the ask (ask.h), as a JSON object of
@@ -14,6 +14,7 @@
 #define TR_FRONTEND_API_RESPONSES_H
 
 #include "frontend/api.h"
+#include "frontend/retell.h"
 
 /* ---- api_responses.c, api_responses_input.c: any thread ---- */
 
@@ -68,16 +69,6 @@ struct tr_response {
 void tr_response_open(struct tr_emit *e, const struct tr_response *r);
 void tr_response_close(struct tr_emit *e, const struct tr_response *r);
 
-/* The message of the answer as one value: up to the key of its text, whose value is the caller's; and the
- * rest of it.  `status` as the item's, which is IN_PROGRESS, COMPLETED or INCOMPLETE. */
-void tr_response_item_empty(struct tr_emit *e, const char *id); /* before its first part */
-void tr_response_item_open(struct tr_emit *e, const char *id, enum tr_response_status status);
-/* `lp`: entries of the answer so far, or NULL. */
-void tr_response_item_close(struct tr_emit *e, struct tr_lp_text *lp);
-/* Its one part in the same way. */
-void tr_response_part_open(struct tr_emit *e);
-void tr_response_part_close(struct tr_emit *e, struct tr_lp_text *lp);
-
 /* Name of a status in objects. */
 const char *tr_response_word(enum tr_response_status s);
 
@@ -86,8 +77,82 @@ enum tr_response_status tr_response_end(enum tr_err e, bool length);
 
 enum { TR_RESPONSE_ID_BYTES = 64 };
 
-/* The id of the response's message, from the response's. */
-void tr_response_item_id(const char *id, char out[TR_RESPONSE_ID_BYTES]);
+/* ---- api_responses_item.c ---- */
+
+/* Whose items they are. */
+struct tr_response_who {
+    const char *id; /* the response's */
+    struct tr_stream_id name;
+    enum tr_tool_format format;
+};
+
+struct tr_response_item {
+    enum tr_part_kind kind; /* TEXT: a message, REASONING, or CALL */
+    uint32_t index;         /* in the output */
+    uint32_t call;          /* CALL: which of the answer's, from 0 */
+    bool done;              /* CALL: it is complete */
+    uint32_t name_len;      /* CALL */
+    char name[TR_SPLIT_NAME];
+};
+
+/* The item's id. */
+void tr_response_item_id(const char *id, const struct tr_response_item *it,
+                         char out[TR_RESPONSE_ID_BYTES]);
+
+/* An item before its text, in progress. */
+void tr_response_item_empty(struct tr_emit *e, const struct tr_response_who *w,
+                            const struct tr_response_item *it, const char *name, size_t name_len);
+
+/* The one part of a message or of what was thought: up to the key of its text, whose value is the caller's;
+ * and the rest of it, with the entries of a message's, or NULL. */
+void tr_response_part_open(struct tr_emit *e, enum tr_part_kind kind);
+void tr_response_part_close(struct tr_emit *e, enum tr_part_kind kind, struct tr_lp_text *lp);
+
+/* A way through an answer, with its items counted: zero but for `tell` at its beginning.  Copied by
+ * assignment. */
+struct tr_response_walk {
+    struct tr_retell tell;
+    uint32_t n;                 /* items begun */
+    struct tr_response_item it; /* the last of them */
+};
+
+/* Takes a part (tr_retell_take): whether an item begins with it. */
+bool tr_response_note(struct tr_response_walk *k, const struct tr_part *p, const char *text);
+
+enum tr_response_form {
+    TR_RESPONSE_ALL,  /* all items, with commas between */
+    TR_RESPONSE_ITEM, /* one */
+    TR_RESPONSE_TEXT  /* inside of the string that is its text, or its arguments */
+};
+
+/* Writes items, or a part of one, in pieces. */
+struct tr_response_writer {
+    struct tr_response_walk walk;
+    enum tr_response_form form;
+    uint32_t item; /* not ALL: which */
+    bool length;   /* the answer was cut by the token limit */
+    bool open;     /* an item is */
+    bool over;
+    struct tr_emit *e;                 /* in tr_response_write alone */
+    const struct tr_response_who *who; /* the same */
+    uint64_t comma;                    /* where `e` stands between two pieces */
+    unsigned depth;
+};
+
+/* `from`: a way that is not behind the first part of `item`. */
+void tr_response_write_begin(struct tr_response_writer *w, const struct tr_response_walk *from,
+                             enum tr_response_form form, uint32_t item, bool length);
+/* Goes on, until `e` has at least `upto` bytes or *budget tokens, which it counts down, are used.  True: it
+ * is complete. */
+bool tr_response_write(struct tr_response_writer *w, const struct tr_response_who *who,
+                       struct tr_emit *e, size_t upto, uint64_t *budget);
+
+struct tr_sections;
+
+/* All of them at once, in an array that is open; `lp`: entries of the answer, or NULL: they stand in its first
+ * message. */
+void tr_response_items_put(struct tr_emit *e, const struct tr_response_who *who,
+                           const struct tr_sections *of, bool length, struct tr_lp_text *lp);
 
 /* ---- api_responses_page.c ---- */
 

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frontend/api_responses_event.c - the events of a response, and its body when it is not streamed.
  *
- *   0 created (queued)   1 queued   2 in_progress   3 output_item.added   4 content_part.added
- *   5 output_text.delta ...
- *   output_text.done   content_part.done   output_item.done   completed or incomplete   [DONE]
+ *   created (queued)   queued   in_progress
+ *   for each item: output_item.added   content_part.added   deltas
+ *   for each item: the .done of its text   content_part.done   output_item.done
+ *   completed or incomplete   [DONE]
  *
- * Every response goes through the queue, so the numbers do not depend on how long: in_progress comes
- * when work on the prompt is seen, or with what needs it.  3 and 4 come with the first delta, or with the
- * end.  A failure is in_progress if that is still due, error, failed, [DONE].
+ * Items are what is thought, messages and calls, which have no content part; an answer of nothing is one
+ * message.  Every response goes through the queue, so the numbers do not depend on how long: in_progress
+ * comes when work on the prompt is seen, or with what needs it.  A failure is in_progress if that is still
+ * due, error, failed, [DONE].
  *
- * The last four hold the whole text.  They are made from the ring in pieces, as the connection takes
- * them, and never stand in memory; one that is short is one write. */
+ * What is done holds whole texts.  All of it comes when the answer has ended, made from the ring in pieces,
+ * as the connection takes them, and never stands in memory; an event that is short is one write. */
 #include "frontend/api_responses.h"
-#include "frontend/retell.h"
+#include "frontend/sections.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Events with these numbers. */
-enum { IN_PROGRESS = 2, ITEM_ADDED, PART_ADDED };
+enum { IN_PROGRESS = 2 /* the event with this number */ };
 
 static void begin(struct tr_stream *s, const char *type)
 {
@@ -42,14 +43,20 @@ static void end(struct tr_stream *s, const char *type)
     tr_stream_frame(s, type, -1);
 }
 
-static void item_place(struct tr_stream *s)
+static void item_place(struct tr_stream *s, const struct tr_response_item *it)
 {
     char id[TR_RESPONSE_ID_BYTES];
 
-    tr_response_item_id(s->id, id);
+    tr_response_item_id(s->id, it, id);
     tr_emit_kstr(&s->fe->json, "item_id", id);
-    tr_emit_ku64(&s->fe->json, "output_index", 0);
-    tr_emit_ku64(&s->fe->json, "content_index", 0);
+    tr_emit_ku64(&s->fe->json, "output_index", it->index);
+    if (it->kind != TR_PART_CALL)
+        tr_emit_ku64(&s->fe->json, "content_index", 0);
+}
+
+static struct tr_response_who who_of(const struct tr_stream *s)
+{
+    return (struct tr_response_who){.id = s->id, .name = s->name, .format = s->ask->tool_format};
 }
 
 static struct tr_response response_of(const struct tr_stream *s, enum tr_response_status status)
@@ -91,73 +98,121 @@ static void in_progress(struct tr_stream *s)
     with_object(s, "response.in_progress", &r);
 }
 
-static void item_added(struct tr_stream *s)
+/* ---- items ---- */
+
+/* The one that is open. */
+static struct tr_response_item open_of(const struct tr_stream *s, uint32_t call)
 {
+    static const enum tr_part_kind kind[] = {[TR_EV_DELTA] = TR_PART_TEXT,
+                                             [TR_EV_REASONING] = TR_PART_REASONING,
+                                             [TR_EV_CALL] = TR_PART_CALL};
+    const struct tr_choice *ch = &s->choice[0];
+
+    return (struct tr_response_item){
+        .kind = kind[ch->block], .index = ch->blocks - 1, .call = call};
+}
+
+static void logprobs(struct tr_stream *s, const struct tr_event *ev)
+{
+    tr_emit_key(&s->fe->json, "logprobs");
+    if (ev->lp)
+        tr_lp_emit_items(&s->fe->json, tr_stream_lp_style(s), ev->lp, ev->n_lp);
+    else
+        tr_emit_raw(&s->fe->json, "[]", 2);
+}
+
+static void item_added(struct tr_stream *s, const struct tr_event *ev)
+{
+    struct tr_response_item it = open_of(s, ev->call);
+    struct tr_response_who who = who_of(s);
     struct tr_emit *e = &s->fe->json;
 
-    if (s->number != ITEM_ADDED || !tr_stream_count(s, 1))
+    if (!tr_stream_count(s, 1))
         return;
     begin(s, "response.output_item.added");
-    tr_emit_ku64(e, "output_index", 0);
+    tr_emit_ku64(e, "output_index", it.index);
     tr_emit_key(e, "item");
-    tr_response_item_empty(e, s->id);
+    tr_response_item_empty(e, &who, &it, ev->text, ev->text_len);
+    if (ev->type == TR_EV_CALL && ev->lp)
+        logprobs(s, ev);
     end(s, "response.output_item.added");
 }
 
 static void part_added(struct tr_stream *s)
 {
+    struct tr_response_item it = open_of(s, 0);
     struct tr_emit *e = &s->fe->json;
 
-    if (s->number != PART_ADDED || !tr_stream_count(s, 1))
+    if (!tr_stream_count(s, 1))
         return;
     begin(s, "response.content_part.added");
-    item_place(s);
+    item_place(s, &it);
     tr_emit_key(e, "part");
-    tr_response_part_open(e);
-    tr_emit_strn(e, "", 0);
-    tr_response_part_close(e, NULL);
+    tr_response_part_open(e, it.kind);
+    tr_emit_str(e, "");
+    tr_response_part_close(e, it.kind, NULL);
     end(s, "response.content_part.added");
 }
 
-static void open_text(struct tr_stream *s)
+/* Begins the item that the event belongs to, unless it is the last one. */
+static void open_item(struct tr_stream *s, const struct tr_event *ev)
 {
+    struct tr_choice *ch = &s->choice[0];
+
     in_progress(s);
-    item_added(s);
-    part_added(s);
-}
-
-/* ---- the text ---- */
-
-/* Up to the text of a delta, the same for all of them. */
-static void begin_delta(struct tr_stream *s)
-{
-    struct tr_emit_piece *head = &s->choice[0].delta_head;
-
-    if (head->buf) {
-        tr_emit_begin(&s->fe->json, head);
+    if (ch->blocks && ch->block == ev->type && ev->type != TR_EV_CALL)
         return;
-    }
-    begin(s, "response.output_text.delta");
-    item_place(s);
-    tr_emit_key(&s->fe->json, "delta");
-    tr_emit_keep(&s->fe->json, head);
+    ch->blocks++;
+    ch->block = ev->type;
+    item_added(s, ev);
+    if (ev->type != TR_EV_CALL)
+        part_added(s);
 }
 
+static const char *delta_type(const struct tr_stream *s)
+{
+    switch (s->choice[0].block) {
+    case TR_EV_CALL:
+        return "response.function_call_arguments.delta";
+    case TR_EV_REASONING:
+        return "response.reasoning_text.delta";
+    default:
+        return "response.output_text.delta";
+    }
+}
+
+/* Up to the text of a delta, the same for all of an item. */
+static void begin_delta(struct tr_stream *s, const char *type)
+{
+    struct tr_choice *ch = &s->choice[0];
+    struct tr_event as = {.type = ch->block, .call = ch->blocks};
+    struct tr_response_item it = open_of(s, 0);
+
+    if (tr_stream_begin_again(s, &as))
+        return;
+    begin(s, type);
+    item_place(s, &it);
+    tr_emit_key(&s->fe->json, "delta");
+    tr_stream_keep_begin(s, &as);
+}
+
+/* Of the item that is open, whatever it is: entries without text may be of another kind, and begin none. */
 static void delta(struct tr_stream *s, const struct tr_event *ev)
 {
-    struct tr_emit *e = &s->fe->json;
+    const struct tr_choice *ch = &s->choice[0];
+    bool silent = !ev->text_len && tr_ask_splits(s->ask);
 
-    open_text(s);
-    if (!tr_stream_count(s, ev->members))
+    in_progress(s);
+    if (!silent && ev->type != TR_EV_CALL_ARGS)
+        open_item(s, ev);
+    if (!tr_stream_count(s, ev->members) || !ch->blocks)
         return;
-    begin_delta(s);
-    tr_emit_strn(e, ev->text, ev->text_len);
-    tr_emit_key(e, "logprobs");
-    if (ev->lp)
-        tr_lp_emit_items(e, tr_stream_lp_style(s), ev->lp, ev->n_lp);
-    else
-        tr_emit_raw(e, "[]", 2);
-    end(s, "response.output_text.delta");
+    const char *type = delta_type(s);
+    begin_delta(s, type);
+    tr_emit_strn(&s->fe->json, ev->text, ev->text_len);
+    if (ev->lp || ch->block == TR_EV_DELTA)
+        logprobs(s, ev);
+    end(s, type);
 }
 
 /* ---- what repeats it ---- */
@@ -165,9 +220,13 @@ static void delta(struct tr_stream *s, const struct tr_event *ev)
 enum closing_event { TEXT_DONE, PART_DONE, ITEM_DONE, RESPONSE_DONE, CLOSING_EVENTS };
 
 struct closing {
-    enum closing_event event;
-    bool begun; /* its beginning has been written */
-    struct tr_retell tell;
+    enum closing_event event;     /* of the item, or RESPONSE_DONE */
+    bool begun;                   /* its beginning has been written */
+    bool walking;                 /* `at` stands somewhere */
+    bool found;                   /* what `item` is */
+    struct tr_response_walk at;   /* before the token with which it begins */
+    struct tr_response_item item; /* its index counts them */
+    struct tr_response_writer out;
 };
 
 static bool by_length(const struct tr_stream *s)
@@ -184,63 +243,175 @@ static size_t hole(struct tr_emit *e)
     return at;
 }
 
-static size_t item_with_hole(struct tr_stream *s, enum tr_response_status status)
+/* The same for a value that is due there. */
+static size_t value_hole(struct tr_emit *e)
 {
+    e->comma |= 1ull << e->depth;
+    return e->len;
+}
+
+static const char *done_type(const struct closing *c, bool length)
+{
+    switch (c->event) {
+    case TEXT_DONE:
+        return c->item.kind == TR_PART_CALL        ? "response.function_call_arguments.done"
+               : c->item.kind == TR_PART_REASONING ? "response.reasoning_text.done"
+                                                   : "response.output_text.done";
+    case PART_DONE:
+        return "response.content_part.done";
+    case ITEM_DONE:
+        return "response.output_item.done";
+    default:
+        return length ? "response.incomplete" : "response.completed";
+    }
+}
+
+static size_t text_done(struct tr_stream *s, const struct closing *c)
+{
+    bool call = c->item.kind == TR_PART_CALL;
     struct tr_emit *e = &s->fe->json;
 
-    tr_response_item_open(e, s->id, status);
+    item_place(s, &c->item);
+    if (call)
+        tr_emit_kstrn(e, "name", c->item.name, c->item.name_len);
+    tr_emit_key(e, call ? "arguments" : "text");
     size_t at = hole(e);
-    tr_response_item_close(e, NULL);
+    if (c->item.kind == TR_PART_TEXT) {
+        tr_emit_key(e, "logprobs");
+        tr_emit_raw(e, "[]", 2);
+    }
     return at;
 }
 
-static size_t response_with_hole(struct tr_stream *s, enum tr_response_status status)
+static size_t part_done(struct tr_stream *s, const struct closing *c)
 {
-    struct tr_response r = response_of(s, status);
+    struct tr_emit *e = &s->fe->json;
+
+    item_place(s, &c->item);
+    tr_emit_key(e, "part");
+    tr_response_part_open(e, c->item.kind);
+    size_t at = hole(e);
+    tr_response_part_close(e, c->item.kind, NULL);
+    return at;
+}
+
+static size_t item_done(struct tr_stream *s, const struct closing *c)
+{
+    tr_emit_ku64(&s->fe->json, "output_index", c->item.index);
+    tr_emit_key(&s->fe->json, "item");
+    return value_hole(&s->fe->json);
+}
+
+static size_t response_done(struct tr_stream *s, bool length)
+{
+    struct tr_response r = response_of(s, tr_response_end(TR_OK, length));
     struct tr_emit *e = &s->fe->json;
 
     tr_emit_key(e, "response");
     tr_response_open(e, &r);
-    size_t at = item_with_hole(s, status);
+    size_t at = value_hole(e);
     tr_response_close(e, &r);
     return at;
 }
 
-/* Writes the event into fe->json without its text; where that goes. */
-static size_t closing_event(struct tr_stream *s, enum closing_event event, const char **type)
+/* Writes the event into fe->json without what is made in pieces; where that goes. */
+static size_t closing_event(struct tr_stream *s, const struct closing *c, const char *type)
 {
-    bool length = by_length(s);
-    enum tr_response_status status = tr_response_end(TR_OK, length);
-    const char *const types[] = {"response.output_text.done", "response.content_part.done",
-                                 "response.output_item.done",
-                                 length ? "response.incomplete" : "response.completed"};
-    struct tr_emit *e = &s->fe->json;
     size_t at = 0;
 
-    *type = types[event];
-    begin(s, *type);
+    begin(s, type);
     number(s);
-    if (event == TEXT_DONE || event == PART_DONE)
-        item_place(s);
-    if (event == TEXT_DONE) {
-        tr_emit_key(e, "text");
-        at = hole(e);
-        tr_emit_key(e, "logprobs");
-        tr_emit_raw(e, "[]", 2);
-    } else if (event == PART_DONE) {
-        tr_emit_key(e, "part");
-        tr_response_part_open(e);
-        at = hole(e);
-        tr_response_part_close(e, NULL);
-    } else if (event == ITEM_DONE) {
-        tr_emit_ku64(e, "output_index", 0);
-        tr_emit_key(e, "item");
-        at = item_with_hole(s, status);
-    } else {
-        at = response_with_hole(s, status);
+    switch (c->event) {
+    case TEXT_DONE:
+        at = text_done(s, c);
+        break;
+    case PART_DONE:
+        at = part_done(s, c);
+        break;
+    case ITEM_DONE:
+        at = item_done(s, c);
+        break;
+    default:
+        at = response_done(s, by_length(s));
     }
-    tr_emit_obj_end(e);
+    tr_emit_obj_end(&s->fe->json);
     return at;
+}
+
+/* ---- which item is next ---- */
+
+struct finder {
+    struct tr_response_walk walk;
+    uint32_t item;
+    struct tr_response_item found;
+};
+
+static void take(void *arg, const struct tr_part *p, const char *text)
+{
+    struct finder *f = arg;
+
+    if (tr_response_note(&f->walk, p, text) && f->walk.it.index == f->item)
+        f->found = f->walk.it;
+}
+
+static void find_first(struct tr_stream *s, struct closing *c)
+{
+    const struct tr_choice *ch = &s->choice[0];
+
+    tr_retell_answer(&c->at.tell, s->fe, s->ask, tr_choice_output(s, ch), ch->text_end);
+    c->walking = true;
+}
+
+/* Goes on to where the item begins.  False: the turn's tokens are used. */
+static bool find(struct tr_stream *s, struct closing *c)
+{
+    struct finder f = {.walk = c->at, .item = c->item.index};
+
+    while (f.walk.n <= f.item) {
+        c->at = f.walk;
+        if (!s->fe->whole_left)
+            return false;
+        s->fe->whole_left--;
+        if (tr_retell_step(&f.walk.tell, take, &f))
+            continue;
+        /* There are no more; if there was none at all there is an empty message. */
+        f.found = (struct tr_response_item){.kind = TR_PART_TEXT, .index = f.item};
+        if (f.item)
+            c->event = RESPONSE_DONE;
+        break;
+    }
+    c->item = f.found;
+    c->found = true;
+    return true;
+}
+
+static void next(struct closing *c)
+{
+    bool call = c->item.kind == TR_PART_CALL;
+
+    c->event = c->event == TEXT_DONE && call ? ITEM_DONE : c->event + 1;
+    if (c->event != RESPONSE_DONE)
+        return;
+    c->event = TEXT_DONE;
+    c->item.index++;
+    c->found = false;
+}
+
+/* ---- pieces ---- */
+
+static void begin_writing(struct tr_stream *s, struct closing *c)
+{
+    static const enum tr_response_form form[] = {TR_RESPONSE_TEXT, TR_RESPONSE_TEXT,
+                                                 TR_RESPONSE_ITEM, TR_RESPONSE_ALL};
+    struct tr_response_walk all = {0};
+
+    if (c->event == RESPONSE_DONE) {
+        const struct tr_choice *ch = &s->choice[0];
+        tr_retell_answer(&all.tell, s->fe, s->ask, tr_choice_output(s, ch), ch->text_end);
+    }
+    tr_response_write_begin(&c->out, c->event == RESPONSE_DONE ? &all : &c->at, form[c->event],
+                            c->item.index, by_length(s));
+    c->begun = true;
 }
 
 static bool has_room(struct tr_stream *s)
@@ -256,34 +427,34 @@ static void put(struct tr_emit *e, const char *s)
     tr_emit_bytes(e, s, strlen(s));
 }
 
-/* The next piece of the event, or all of it. */
-static void write_piece(struct tr_stream *s, struct closing *c)
+/* The next piece of the event, or all of it.  True: it is complete. */
+static bool write_piece(struct tr_stream *s, struct closing *c)
 {
     struct tr_emit *f = &s->fe->frame, *e = &s->fe->json;
-    const char *type;
+    struct tr_response_who who = who_of(s);
+    const char *type = done_type(c, by_length(s));
     size_t at = 0;
     bool first = !c->begun;
 
     tr_emit_reset(f);
     if (first) {
-        const struct tr_choice *ch = &s->choice[0];
-        tr_retell_answer(&c->tell, s->fe, s->ask, tr_choice_output(s, ch), ch->text_end);
-        at = closing_event(s, c->event, &type);
+        begin_writing(s, c);
+        at = closing_event(s, c, type);
         put(f, "event: ");
         put(f, type);
         put(f, "\ndata: ");
         tr_emit_bytes(f, e->buf, at);
     }
-    c->begun = true;
-    if (tr_retell(&c->tell, f, f->len + TR_EVENT_TEXT, &s->fe->whole_left)) {
+    bool whole = tr_response_write(&c->out, &who, f, f->len + TR_EVENT_TEXT, &s->fe->whole_left);
+    if (whole) {
         if (!first)
-            at = closing_event(s, c->event, &type);
+            at = closing_event(s, c, type);
         tr_emit_bytes(f, e->buf + at, e->len - at);
         put(f, "\n\n");
-        c->event++;
         c->begun = false;
     }
     f->failed |= e->failed;
+    return whole;
 }
 
 /* Whether the ring is still that of this stream, after it was read. */
@@ -296,6 +467,29 @@ static bool is_mine(const struct tr_stream *s)
            ch->gen;
 }
 
+/* One piece.  LATER: there may be more of it. */
+static enum tr_closing close_step(struct tr_stream *s, struct closing *c)
+{
+    bool over = c->event == RESPONSE_DONE, whole = true;
+
+    if (c->begun || tr_stream_count(s, 1)) {
+        whole = write_piece(s, c);
+        if (!is_mine(s))
+            return TR_CLOSING_LOST;
+        if (s->fe->frame.failed) { /* no memory: the rest would not fit to what was written */
+            s->failure = TR_ERR_INTERNAL;
+            return s->in_event ? TR_CLOSING_LOST : TR_CLOSING_DONE;
+        }
+        tr_stream_write_frame(s);
+        s->in_event = c->begun;
+    }
+    if (whole && over)
+        c->event = CLOSING_EVENTS;
+    else if (whole)
+        next(c);
+    return TR_CLOSING_LATER;
+}
+
 enum tr_closing tr_responses_close(struct tr_stream *s)
 {
     struct closing *c = s->closing ? s->closing : calloc(1, sizeof(*c));
@@ -305,7 +499,10 @@ enum tr_closing tr_responses_close(struct tr_stream *s)
         s->failure = TR_ERR_INTERNAL;
         return TR_CLOSING_DONE;
     }
-    open_text(s);
+    if (!s->choice[0].blocks)
+        open_item(s, &(struct tr_event){.type = TR_EV_DELTA, .text = ""});
+    if (!c->walking)
+        find_first(s, c);
     while (c->event < CLOSING_EVENTS) {
         if (!has_room(s))
             return TR_CLOSING_LATER;
@@ -313,19 +510,15 @@ enum tr_closing tr_responses_close(struct tr_stream *s)
             tr_stream_due(s);
             return TR_CLOSING_LATER;
         }
-        if (!c->begun && !tr_stream_count(s, 1)) {
-            c->event++;
+        if (!c->found) {
+            find(s, c);
+            if (!is_mine(s))
+                return TR_CLOSING_LOST;
             continue;
         }
-        write_piece(s, c);
-        if (!is_mine(s))
-            return TR_CLOSING_LOST;
-        if (s->fe->frame.failed) { /* no memory: the rest of it would not fit to what was written */
-            s->failure = TR_ERR_INTERNAL;
-            return s->in_event ? TR_CLOSING_LOST : TR_CLOSING_DONE;
-        }
-        tr_stream_write_frame(s);
-        s->in_event = c->begun;
+        enum tr_closing rc = close_step(s, c);
+        if (rc != TR_CLOSING_LATER)
+            return rc;
     }
     return TR_CLOSING_DONE;
 }
@@ -369,13 +562,15 @@ void tr_responses_event(struct tr_stream *s, const struct tr_event *ev)
         in_progress(s);
         return;
     case TR_EV_DELTA:
+    case TR_EV_REASONING:
+    case TR_EV_CALL_ARGS:
         delta(s, ev);
         return;
-    case TR_EV_QUEUED:
-    case TR_EV_REASONING: /* none: all of an answer is text */
     case TR_EV_CALL:
-    case TR_EV_CALL_ARGS:
-    case TR_EV_CALL_DONE:
+        open_item(s, ev);
+        return;
+    case TR_EV_QUEUED:
+    case TR_EV_CALL_DONE: /* said when all of the answer is there */
     case TR_EV_FINISH:
     case TR_EV_USAGE:
         return;
@@ -394,10 +589,10 @@ void tr_responses_body(struct tr_stream *s, struct tr_emit *e)
 {
     enum tr_response_status status = tr_response_end(TR_OK, by_length(s));
     struct tr_response r = response_of(s, status);
+    struct tr_response_who who = who_of(s);
 
     tr_response_open(e, &r);
-    tr_response_item_open(e, s->id, status);
-    tr_whole_text(s, 0, e);
-    tr_response_item_close(e, s->ask->logprobs ? &s->choice[0].lp_text : NULL);
+    tr_response_items_put(e, &who, tr_whole_sections(s, 0), by_length(s),
+                          s->ask->logprobs ? &s->choice[0].lp_text : NULL);
     tr_response_close(e, &r);
 }

@@ -39,9 +39,9 @@ struct tr_poll {
     bool told;                  /* the engine has been told what is wanted */
     struct tr_ask *ask;         /* as the ring has it; NULL: not looked at yet */
     struct tr_response_page page;
-    bool telling; /* the text is in the making */
-    struct tr_retell tell;
-    struct tr_emit text; /* a JSON string */
+    bool telling; /* the output is in the making */
+    struct tr_response_writer items;
+    struct tr_emit text; /* the items */
     TAILQ_ENTRY(tr_poll) link;
 };
 
@@ -152,26 +152,27 @@ static struct tr_response response_of(const struct tr_poll *p, const char *id, u
     return o;
 }
 
-/* Goes on with the text; true: it is there. */
-static bool tell(struct tr_poll *p, uint64_t *budget)
+/* Goes on with the output; true: it is there. */
+static bool tell(struct tr_poll *p, bool length, uint64_t *budget)
 {
+    char id[TR_RESPONSE_ID_BYTES];
     const struct tr_ring *r = ring(p);
     uint32_t n_ctx = p->fe->shm->config.n_ctx;
     uint32_t prompt_len = r->prompt_len < n_ctx ? r->prompt_len : n_ctx;
     uint64_t n = r->finish_index < n_ctx - prompt_len ? r->finish_index : n_ctx - prompt_len;
 
     if (!p->telling) {
+        struct tr_response_walk from = {0};
         if (n && (r->finish == TR_FINISH_EOG || r->finish == TR_FINISH_STOP_ID))
             n--;
-        tr_emit_str_open(&p->text);
-        tr_retell_answer(&p->tell, p->fe, p->ask, tr_ring_ids(p->fe->shm, p->id.slot) + prompt_len,
-                         n);
+        tr_retell_answer(&from.tell, p->fe, p->ask,
+                         tr_ring_ids(p->fe->shm, p->id.slot) + prompt_len, n);
+        tr_response_write_begin(&p->items, &from, TR_RESPONSE_ALL, 0, length);
         p->telling = true;
     }
-    if (!tr_retell(&p->tell, &p->text, SIZE_MAX, budget))
-        return false;
-    tr_emit_str_close(&p->text);
-    return true;
+    format_id(p->id, id);
+    struct tr_response_who who = {.id = id, .name = p->id, .format = p->ask->tool_format};
+    return tr_response_write(&p->items, &who, &p->text, SIZE_MAX, budget);
 }
 
 /* ---- answers ---- */
@@ -211,10 +212,8 @@ static void give_object(struct tr_poll *p, uint32_t state, bool terminal)
     tr_emit_reset(e);
     tr_response_open(e, &r);
     if (p->telling) {
-        tr_response_item_open(e, id, r.status);
         tr_emit_raw(e, p->text.buf, p->text.len);
         e->failed |= p->text.failed;
-        tr_response_item_close(e, NULL);
     }
     tr_response_close(e, &r);
     give(p, e);
@@ -339,7 +338,7 @@ static bool look_at_it(struct tr_poll *p, const struct tr_find *f, uint64_t now,
     }
     bool text =
         terminal && p->kind != ACCEPTED && (f->state == TR_COMPLETED || f->state == TR_INCOMPLETE);
-    if (text && !tell(p, budget)) {
+    if (text && !tell(p, f->state == TR_INCOMPLETE, budget)) {
         p->look_ns = now;
         return false;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/api_responses_object.c - the response object, with all its keys, and the message in it.
+/* frontend/api_responses_object.c - the response object, with all its keys.
  *
  * What the request said is parsed from what is kept (api_responses.h), each time an object is written; a
  * field that was not given, or that makes no sense, has its default. */
@@ -25,13 +25,6 @@ enum tr_response_status tr_response_end(enum tr_err e, bool length)
     if (e == TR_ERR_CANCELLED)
         return TR_RESPONSE_CANCELLED;
     return e ? TR_RESPONSE_FAILED : length ? TR_RESPONSE_INCOMPLETE : TR_RESPONSE_COMPLETED;
-}
-
-void tr_response_item_id(const char *id, char out[TR_RESPONSE_ID_BYTES])
-{
-    const char *name = strchr(id, '_');
-
-    snprintf(out, TR_RESPONSE_ID_BYTES, "msg%s", name ? name : "_");
 }
 
 /* ---- what is kept ---- */
@@ -214,61 +207,5 @@ void tr_response_close(struct tr_emit *e, const struct tr_response *r)
     tr_emit_arr_end(e);
     usage(e, r);
     what_was_asked(e, r);
-    tr_emit_obj_end(e);
-}
-
-/* ---- the message ---- */
-
-void tr_response_part_open(struct tr_emit *e)
-{
-    tr_emit_obj(e);
-    tr_emit_kstr(e, "type", "output_text");
-    tr_emit_key(e, "text");
-}
-
-void tr_response_part_close(struct tr_emit *e, struct tr_lp_text *lp)
-{
-    tr_emit_key(e, "annotations");
-    tr_emit_raw(e, "[]", 2);
-    tr_emit_key(e, "logprobs");
-    if (lp)
-        tr_lp_emit_list(e, lp);
-    else
-        tr_emit_raw(e, "[]", 2);
-    tr_emit_obj_end(e);
-}
-
-/* Up to and with the opening of its array of parts. */
-static void message(struct tr_emit *e, const char *id, enum tr_response_status status)
-{
-    char name[TR_RESPONSE_ID_BYTES];
-
-    tr_response_item_id(id, name);
-    tr_emit_obj(e);
-    tr_emit_kstr(e, "id", name);
-    tr_emit_kstr(e, "type", "message");
-    tr_emit_kstr(e, "status", tr_response_word(status));
-    tr_emit_kstr(e, "role", "assistant");
-    tr_emit_key(e, "content");
-    tr_emit_arr(e);
-}
-
-void tr_response_item_empty(struct tr_emit *e, const char *id)
-{
-    message(e, id, TR_RESPONSE_IN_PROGRESS);
-    tr_emit_arr_end(e);
-    tr_emit_obj_end(e);
-}
-
-void tr_response_item_open(struct tr_emit *e, const char *id, enum tr_response_status status)
-{
-    message(e, id, status);
-    tr_response_part_open(e);
-}
-
-void tr_response_item_close(struct tr_emit *e, struct tr_lp_text *lp)
-{
-    tr_response_part_close(e, lp);
-    tr_emit_arr_end(e);
     tr_emit_obj_end(e);
 }

@@ -197,10 +197,11 @@ static enum tr_event_type type_of(enum tr_part_kind kind)
     return type[kind];
 }
 
-/* Whether a part would be a member of this event. */
+/* Whether a part would be a member of this event.  Entries alone are an event of their own: a dialect may
+ * put them somewhere else than the text that follows. */
 static bool joins(const struct tr_delta *d, enum tr_event_type type)
 {
-    return d->members && d->type == type && type != TR_EV_CALL && type != TR_EV_CALL_DONE;
+    return d->members && d->len && d->type == type && type != TR_EV_CALL && type != TR_EV_CALL_DONE;
 }
 
 /* The kind of an event that has no text, for its entries: in the midst of what was last. */

@@ -242,6 +242,7 @@ def endings():
 # ---- what is asked -----------------------------------------------------------------------------------
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{\"a\": 1}"}
+TOOL = {"type": "function", "name": "f"}
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
 
 
@@ -315,7 +316,15 @@ def refusals():
         ({"instructions": 5}, "instructions"), ({"max_output_tokens": "5"}, "max_output_tokens"),
         ({"max_output_tokens": -1}, "max_output_tokens"), ({"max_output_tokens": 1.5}, "max_output_tokens"),
         ({"temperature": 3}, "temperature"), ({"top_logprobs": 99}, "top_logprobs"), ({"stream": "yes"}, "stream"),
-        ({"background": 1}, "background"), ({"tools": [{"type": "function", "name": "f"}]}, "tools"),
+        ({"background": 1}, "background"), ({"tools": [{"type": "function", "name": "f g"}]}, "tools[0].name"),
+        ({"tools": [{"type": "function"}]}, "tools[0]"), ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [dict(TOOL, parameters={"type": "string"})]}, "tools[0].parameters.type"),
+        ({"tools": [TOOL, TOOL]}, "tools[1].name"), ({"tools": [TOOL], "tool_choice": "any"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "g"}}, "tool_choice.name"),
+        ({"tools": [TOOL], "tool_choice": {"type": "file_search"}}, "tool_choice.type"),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "any"}}, "tool_choice.mode"),
+        ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [dict(TOOL, name="g")]}},
+         "tool_choice.tools[0].name"),
         ({"tools": 5}, "tools"), ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
         ({"text": {"format": {"type": "yaml"}}}, "text.format"), ({"text": {"format": {"type": "json_schema"}}}, "text.format"),

@@ -4,6 +4,7 @@ way in which models write calls; cut, cancelled, resumed from every event, and a
 from lib import *
 
 CHAT, NATIVE, MESSAGES, COMP = "/v1/chat/completions", "/v1/streams", "/v1/messages", "/v1/completions"
+RESPONSES = "/v1/responses"
 SCHEMA = {"type": "object", "required": ["city", "unit", "days"], "additionalProperties": False, "properties": {
     "city": {"enum": ["Paris", "Ol\u00e9 \"q\" }", "\u6771\u4eac"]}, "unit": {"enum": ["C", "F"]},
     "days": {"type": "array", "items": {"enum": [1, 2, 30]}, "minItems": 1, "maxItems": 3}}}
@@ -132,6 +133,76 @@ def of_messages(r, streamed):
     return a
 
 
+def as_responses(body, **kw):
+    """The same request in the words of Responses."""
+    out = {k: v for k, v in body.items() if k not in ("messages", "tools", "max_tokens")}
+    return dict(out, input=body["messages"], max_output_tokens=body["max_tokens"],
+                tools=[dict(t["function"], type="function") for t in body.get("tools", [])], **kw)
+
+
+def of_output(response):
+    """A whole response."""
+    a = Said()
+    for i, x in enumerate(response["output"]):
+        if x["type"] == "function_call":
+            a.calls.append([x["call_id"], x["name"], x["arguments"], x["status"] == "completed"])
+        elif x["type"] == "reasoning":
+            part, = x["content"]
+            equal((part["type"], x["summary"]), ("reasoning_text", []), "what is thought")
+            a.thought += part["text"]
+        else:
+            part, = x["content"]
+            equal((x["type"], x["role"], part["type"]), ("message", "assistant", "output_text"), "a message")
+            a.text += part["text"]
+    calls = any(c[3] for c in a.calls)
+    a.finish = {"completed": "tool_calls" if calls else "stop", "incomplete": "length"}.get(response["status"], response["status"])
+    return a
+
+
+DELTAS = {"message": "response.output_text", "reasoning": "response.reasoning_text",
+          "function_call": "response.function_call_arguments"}
+
+
+def events_of(body):
+    return [strict_json(b.split("data: ", 1)[1]) for b in body.decode("utf-8").split("\n\n")[:-2] if "data: " in b]
+
+
+def of_events(events):
+    """A stream of them, all of which has to fit together; the response at its end."""
+    items, texts, done = [], [], {}
+    for e in events:
+        t, i = e["type"], e.get("output_index")
+        if t == "response.output_item.added":
+            equal((i, e["item"]["status"]), (len(items), "in_progress"), "items in order")
+            items.append(e["item"])
+            texts.append("")
+        elif t == "response.content_part.added":
+            equal((e["item_id"], e["part"]["text"]), (items[i]["id"], ""), "a part of it")
+        elif t.endswith(".delta"):
+            equal((e["item_id"], t), (items[i]["id"], DELTAS[items[i]["type"]] + ".delta"), "a delta of it")
+            texts[i] += e["delta"]
+        elif t.endswith("_text.done") or t.endswith("_arguments.done"):
+            equal((e["item_id"], t, e.get("text", e.get("arguments"))), (items[i]["id"], DELTAS[items[i]["type"]] + ".done", texts[i]),
+                  "its text")
+            equal(e.get("name"), items[i].get("name"), "its name")
+        elif t == "response.content_part.done":
+            equal(e["part"]["text"], texts[i], "its part")
+        elif t == "response.output_item.done":
+            x = e["item"]
+            check(all(x[k] == items[i].get(k) for k in ("id", "type", "call_id", "name") if k in x), "the same item", x, items[i])
+            equal(x["arguments"] if "arguments" in x else x["content"][0]["text"], texts[i], "what it says")
+            equal(done.setdefault(len(done), x), items and x, "done in order")
+    end = events[-1]["response"]
+    equal(end["output"], [done[i] for i in range(len(items))], "the output is these items")
+    return end
+
+
+def same_output(a, b):
+    """But for ids, which are the response's own."""
+    strip = lambda r: [{k: v for k, v in x.items() if k not in ("id", "call_id")} for x in r["output"]]
+    return strip(a) == strip(b)
+
+
 def good(a, claim, finish="tool_calls", n=1):
     if not equal(len(a.calls), n, f"{claim}: so many calls"):
         return
@@ -168,6 +239,84 @@ def every_dialect_says_the_same_call():
             equal([(c[1], json.loads(c[2])) for c in m.calls], [(c[1], json.loads(c[2])) for c in first.calls],
                   "messages")
             check(all(c[0].startswith("toolu_") for c in m.calls), "messages: ids", m.calls)
+
+
+@test
+def responses_say_it_in_items():
+    for seed in range(2):
+        body = ask(seed)
+        first = whole_chat(R.post(CHAT, body))
+        r = R.post(RESPONSES, as_responses(body)).json
+        equal(of_output(r).key(), first.key(), f"seed {seed}: in one piece")
+        equal((r["tool_choice"], [t["name"] for t in r["tools"]]), ("required", ["get_weather"]), "repeated")
+        check(all(c[0].startswith("call_") for c in of_output(r).calls), "ids", r["output"])
+        evs = events_of(R.post(RESPONSES, as_responses(body, stream=True)).body)
+        equal([e["sequence_number"] for e in evs], sorted({e["sequence_number"] for e in evs}), "numbers")
+        end = of_events(evs)
+        check(same_output(end, r), "streamed", end["output"], r["output"])
+        want = R.post(CHAT, body).json["usage"]
+        equal((end["usage"]["input_tokens"], end["usage"]["output_tokens"]),
+              (want["prompt_tokens"], want["completion_tokens"]), "usage of chat")
+    flat = {"type": "function", "name": "get_weather"}
+    for choice in (flat, {"type": "allowed_tools", "mode": "required", "tools": [flat]}):
+        r = R.post(RESPONSES, as_responses(ask(choice=choice))).json
+        good(of_output(r), f"{choice}")
+        equal(r["tool_choice"], choice, "repeated")
+    again = R.post(RESPONSES, dict(as_responses(body), tool_choice="none", input=body["messages"] + r["output"] + [
+        {"type": "function_call_output", "call_id": r["output"][0]["call_id"], "output": "18 degrees"}])).json
+    equal([x["type"] for x in again["output"]], ["message"], "the call and its result are taken as input")
+
+
+@test
+def responses_resume_at_every_event():
+    """In background: polled, its items listed, read again from each event on, also cut in a call."""
+    with Server(SIM, tool_format="hermes", sim_step_us=0, frontends=2) as s:
+        for more in ({}, {"parallel_tool_calls": True, "max_output_tokens": 100}):
+            body = dict(as_responses(ask(3, temperature=0.5)), **more)
+            want = s.post(RESPONSES, body).json
+            r = s.post(RESPONSES, dict(body, background=True, stream=True))
+            evs = events_of(r.body)
+            end = of_events(evs)
+            check(same_output(end, want), f"{more}: as without", end["output"], want["output"])
+            cut = end["status"] == "incomplete"
+            equal([x["status"] for x in end["output"]], ["completed"] * (len(end["output"]) - cut) + ["incomplete"] * cut,
+                  f"{more}: statuses")
+            equal(s.get(f"{RESPONSES}/{end['id']}").json["output"], end["output"], f"{more}: polled")
+            for e in evs[:-1]:
+                got = events_of(s.get(f"{RESPONSES}/{end['id']}?stream=true&starting_after={e['sequence_number']}").body)
+                rest = [x for x in evs if x["sequence_number"] > e["sequence_number"]]
+                kinds = lambda l: [(x["type"], x.get("output_index")) for x in l if not x["type"].endswith(".delta")]
+                equal(kinds(got), kinds(rest), f"{more}: after {e['sequence_number']}")
+                equal([x for x in got if not x["type"].endswith(".delta")], [x for x in rest if not x["type"].endswith(".delta")],
+                      f"{more}: after {e['sequence_number']}: the same")
+                for i in range(len(end["output"])):
+                    text = lambda l: "".join(x["delta"] for x in l if x["type"].endswith(".delta") and x["output_index"] == i)
+                    equal(text(got), text(rest), f"{more}: after {e['sequence_number']}: text of {i}")
+
+
+@test
+def responses_cancelled_and_cut():
+    """In a call: cancelled; and at every length."""
+    whole = R.post(RESPONSES, as_responses(ask())).json
+    for limit in range(1, whole["usage"]["output_tokens"], 7):
+        body = as_responses(dict(ask(), max_tokens=limit))
+        r = R.post(RESPONSES, body).json
+        end = of_events(events_of(R.post(RESPONSES, dict(body, stream=True)).body))
+        check(same_output(r, end), f"cut at {limit}", r["output"], end["output"])
+        last = r["output"][-1]
+        equal(r["status"], "incomplete", f"cut at {limit}: says so")
+        check(last["status"] == "incomplete" or json.loads(last["arguments"]), f"cut at {limit}: the item too", last)
+    with contextlib.closing(R.conn()) as c:
+        c.send(request("POST", RESPONSES, as_responses(ask(), stream=True)))
+        _, _, head = c.head()
+        body = b""
+        while b"arguments.delta" not in body:
+            body += c.chunk()
+        R.ask("DELETE", f"{NATIVE}/{head['x-tokenring-stream']}", None)
+        while (more := c.chunk()):
+            body += more
+    end = events_of(body)[-1]["response"]
+    check(end["status"] in ("cancelled", "completed") and (end["output"] == []) == (end["status"] == "cancelled"), "its end", end)
 
 
 @test
@@ -241,6 +390,19 @@ def cancelled_inside_a_call():
 @test
 def a_new_engine_goes_on():
     with Server(REAL) as s:
+        with contextlib.closing(s.conn()) as c:
+            want = s.post(RESPONSES, as_responses(ask())).json
+            c.send(request("POST", RESPONSES, as_responses(ask(), stream=True)))
+            c.head()
+            body = b""
+            while b"arguments.delta" not in body:
+                body += c.chunk()
+            os.kill(s.pids["engine"][0], signal.SIGKILL)
+            while (more := c.chunk()):
+                body += more
+            end = of_events(events_of(body))
+            check(same_output(end, want), "responses: the same call", end["output"], want["output"])
+    with Server(REAL) as s:
         want = native(s, ask()).key()
         with contextlib.closing(s.conn()) as c:
             c.send(request("POST", NATIVE, ask(), ["Accept: application/x-ndjson"]))
@@ -265,6 +427,9 @@ def every_format():
                 good(a, f)
                 equal(stream_chat(s.post(CHAT, dict(body, stream=True)).body).key(), a.key(), f"{f}: streamed")
                 equal(native(s, body).key(), a.key(), f"{f}: native")
+                equal(of_output(s.post(RESPONSES, as_responses(body)).json).key(), a.key(), f"{f}: responses")
+                end = of_events(events_of(s.post(RESPONSES, as_responses(body, stream=True)).body))
+                equal(of_output(end).key(), a.key(), f"{f}: responses, streamed")
                 if "mistral" in f:
                     check(len(a.calls[0][0]) == 9 and a.calls[0][0].isalnum(), "Mistral's ids", a.calls)
             many = whole_chat(s.post(CHAT, dict(ask(temperature=0.5), parallel_tool_calls=True, max_tokens=400)))
@@ -347,6 +512,12 @@ def reasoning_is_told_apart():
             equal((bool(a.thought), bool(a.text)), (inside, not inside), f"{text!r} goes on")
         m = s.post(MESSAGES, chat("Hi", max_tokens=9)).json
         equal([b["type"] for b in m["content"]], ["thinking"], "a block of its own")
+        body = {"model": MODEL, "input": "Hi", "max_output_tokens": 9, "seed": 1}
+        r = s.post(RESPONSES, body).json
+        end = of_events(events_of(s.post(RESPONSES, dict(body, stream=True)).body))
+        check(same_output(r, end), "responses: streamed", r["output"], end["output"])
+        equal([x["type"] for x in r["output"]], ["reasoning"], "responses: an item of its own")
+        check(of_output(r).thought, "responses: what is thought", r["output"])
 
 
 R = Server(REAL)

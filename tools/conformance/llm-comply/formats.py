@@ -9,7 +9,7 @@ from claims import *
 # Format: its route below its base URL, and tests of what is not supported here, which must be refused with 400.
 FORMATS = {
     "anthropic": (V1, "/v1/messages", {"anth-image-input"}),
-    "open-responses": (V1, "/v1/responses", {"tool-calling", "image-input"}),
+    "open-responses": (V1, "/v1/responses", {"image-input"}),
     "openai-chat": (V1, "/v1/chat/completions", {"chat-image-input"}),
 }
 
