@@ -210,6 +210,18 @@ static const struct tr_json *member(const struct tr_json_doc *doc, const char *k
     return tr_json_get(tr_json_root(doc), key, strlen(key));
 }
 
+/* The field that is nested too deeply to be copied, or NULL. */
+static const char *too_deep(const struct tr_messages *m)
+{
+    if (!tr_emit_may_copy(m->messages))
+        return "messages";
+    if (m->tools && !tr_emit_may_copy(m->tools))
+        return "tools";
+    if (m->args && !tr_emit_may_copy(m->args))
+        return "chat_template_kwargs";
+    return m->documents && !tr_emit_may_copy(m->documents) ? "documents" : NULL;
+}
+
 int tr_tools_prompt(struct tr_messages *m, const struct tr_chat_traits *t,
                     enum tr_tool_format format, struct tr_json_doc **doc, char **text,
                     struct tr_fault *f)
@@ -223,10 +235,9 @@ int tr_tools_prompt(struct tr_messages *m, const struct tr_chat_traits *t,
 
     if (tr_messages_check(m->doc, m->messages, m->continue_final, f))
         return -EINVAL;
-    if (!tr_emit_may_copy(m->messages) || (m->args && !tr_emit_may_copy(m->args)) ||
-        (m->tools && !tr_emit_may_copy(m->tools)) ||
-        (m->documents && !tr_emit_may_copy(m->documents)))
-        return tr_fault_set(f, TR_ERR_BAD_PARAM, "messages", "This is nested too deeply.");
+    const char *deep = too_deep(m);
+    if (deep)
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, deep, "This is nested too deeply.");
     tr_emit_init(&out);
     tr_emit_init(&w.part);
     tr_emit_obj(&out);

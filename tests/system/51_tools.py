@@ -470,6 +470,12 @@ def what_has_no_room_says_so():
                         ({"tool_choice": {"type": "tool", "name": "no"}}, "tool_choice.name")):
         r = R.post(MESSAGES, as_messages(ask()) | more)
         equal((r.status, r.error.get("details", {}).get("param")), (400, param), "messages: in its own words")
+    deep = {}
+    for _ in range(60):
+        deep = {"type": "object", "properties": {"a": deep}}
+    for field, value in (("tools", [tool(schema=deep)]), ("chat_template_kwargs", deep), ("documents", [deep])):
+        r = R.post(CHAT, ask() | {field: value})
+        check(is_error(r, 400, field, "invalid_value"), f"{field} too deep to be shown to a template: named", r.text)
     with Server(SIM, tool_format="none") as s:
         r = s.post(CHAT, ask())
         check(is_error(r, 400, "tools", "unsupported_parameter"), "--tool-format none", r.text)
