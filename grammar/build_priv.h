@@ -82,7 +82,7 @@ struct tr_gbuild {
     size_t bytes_used; /* of all arrays */
     struct tr_gvec nodes, words, bytes, rules;
     uint32_t stamp, work;
-    uint64_t schema_steps; /* that the schemas have taken so far, of TR_GSCHEMA_STEPS */
+    uint64_t schema_steps;          /* that the schemas have taken so far, of TR_GSCHEMA_STEPS */
     struct tr_gvec nfa, nfa_edges;  /* uint32_t first edge + 1; struct tr_gnfa_edge */
     struct tr_gvec dfa, dfa_edges;  /* struct tr_gdfa_state, struct tr_gdfa_edge */
     struct tr_gvec order, dfa_rule; /* rules by number; first DFA state of each, and the end */

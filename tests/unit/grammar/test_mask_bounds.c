@@ -45,7 +45,7 @@ struct text {
     size_t n;
 };
 
-static void add(struct text *t, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *format, ...)
 {
     va_list ap;
 
