@@ -51,6 +51,33 @@ static void repeat(struct tr_emit *e, const struct tr_json_doc *doc, const char 
         tr_emit_raw(e, other, strlen(other));
 }
 
+/* As it was given, and the members that were not. */
+static void repeat_tool(struct tr_emit *e, const struct tr_json_doc *doc, const struct tr_json *v)
+{
+    tr_emit_obj(e);
+    for (struct tr_json_it it = tr_json_iter(v); tr_json_step(&it);) {
+        tr_emit_keyn(e, it.key->u.s, it.key->len);
+        tr_emit_json(e, doc, it.val);
+    }
+    if (!TR_JSON_GET(v, "description"))
+        tr_emit_knull(e, "description");
+    if (!TR_JSON_GET(v, "parameters"))
+        tr_emit_knull(e, "parameters");
+    if (!TR_JSON_GET(v, "strict"))
+        tr_emit_kbool(e, "strict", false);
+    tr_emit_obj_end(e);
+}
+
+static void repeat_tools(struct tr_emit *e, const struct tr_json_doc *doc)
+{
+    tr_emit_key(e, "tools");
+    tr_emit_arr(e);
+    for (struct tr_json_it it = tr_json_iter(said(doc, "tools", TR_JSON_ARRAY)); tr_json_step(&it);)
+        if (it.val->type == TR_JSON_OBJECT)
+            repeat_tool(e, doc, it.val);
+    tr_emit_arr_end(e);
+}
+
 static void repeat_choice(struct tr_emit *e, const struct tr_json_doc *doc)
 {
     bool object = said(doc, "tool_choice", TR_JSON_OBJECT);
@@ -104,7 +131,7 @@ static void what_was_asked(struct tr_emit *e, const struct tr_response *r)
         r->ask->kept_len ? tr_json_parse(r->ask->kept, r->ask->kept_len, &ignored) : NULL;
 
     repeat(e, doc, "instructions", TR_JSON_STRING, "null");
-    repeat(e, doc, "tools", TR_JSON_ARRAY, "[]");
+    repeat_tools(e, doc);
     repeat_choice(e, doc);
     repeat(e, doc, "parallel_tool_calls", TR_JSON_BOOL, "true");
     repeat(e, doc, "max_tool_calls", TR_JSON_NUMBER, "null");

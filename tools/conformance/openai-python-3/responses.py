@@ -179,6 +179,27 @@ def retry():
         equal("retry", finished(got.id).output_text, text, "the same in the background")
 
 
-for fn in (whole, stream, background, resumed, cancel, error, retry):
+def tools():
+    """Case B74: a call that is forced, in one piece, by the helper that collects a stream, and its result."""
+    tool = {"type": "function", "name": "f", "strict": True, "parameters": {
+        "type": "object", "properties": {"a": {"type": "string", "enum": ["x", "y"]}}, "required": ["a"],
+        "additionalProperties": False}}
+    kw = dict(ASK, max_output_tokens=300, tools=[tool], parallel_tool_calls=False)
+    got = c.responses.create(tool_choice="required", **kw)
+    one, = got.output
+    equal("whole", (got.status, one.type, one.name, one.status), ("completed", "function_call", "f", "completed"), "a call alone")
+    check("whole", json.loads(one.arguments)["a"] in ("x", "y"), "arguments that obey the schema", one)
+    with c.responses.stream(tool_choice={"type": "function", "name": "f"}, **kw) as st:
+        kinds = [e.type for e in st]
+        two, = st.get_final_response().output
+    check("stream", "response.function_call_arguments.done" in kinds, "the helper sees the call end", kinds)
+    equal("stream", (two.name, two.arguments), (one.name, one.arguments), "the same call")
+    check("stream", two.parsed_arguments["a"] in ("x", "y"), "arguments parsed", two)
+    more = [{"role": "user", "content": PROMPT}, one.to_dict(), {"type": "function_call_output", "call_id": one.call_id, "output": "done"}]
+    text = c.responses.create(tool_choice="none", **dict(kw, input=more, max_output_tokens=5)).output_text
+    check("whole", text, "an answer to the call's result", text)
+
+
+for fn in (whole, stream, background, resumed, cancel, error, retry, tools):
     with trying(fn.__name__, "no exception"):
         fn()
