@@ -542,6 +542,7 @@ def long_answers():
     with Server(dict(TINY, sim_step_us=0), frontends=1, write_deadline_s=60) as s:
         fe = s.pids["frontend"][0]
         want = s.post(PATH, body(n=n)).json
+        Reader(s, body(n=n // 8)).rest()  # what every stream needs is there
         before = rss(fe)
         r = Reader(s, body(n=n), rcvbuf=4096).rest()
         size = len(json.dumps(want))
