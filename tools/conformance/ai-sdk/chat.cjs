@@ -111,6 +111,7 @@ function kinds(model, stops) {
       await full(async () => {
         const e = await raises('retry', APICallError, () => one({maxOutputTokens: 3}), 'no place, without retries');
         equal('retry', [e?.statusCode, e?.isRetryable], [503, true], '503, which it would try again');
+        equal('retry', e?.message, JSON.parse(e?.responseBody ?? '{}').error?.message, "with the server's message, though it names no field");
       });
       await full(async () =>
         equal('retry', (await one({maxOutputTokens: 3, maxRetries: 4})).text, (await words({max_tokens: 3}))[0], 'tries again until there is one'));
