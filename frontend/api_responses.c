@@ -419,9 +419,11 @@ static void cut_out(char *from, const char *word)
 /* What was nested is flat again. */
 static void inner_names(char *param)
 {
-    if (strncmp(param, "tools[", 6) != 0 && strncmp(param, "tool_choice.", 12) != 0)
+    bool choice = strncmp(param, "tool_choice.", 12) == 0;
+
+    if (!choice && strncmp(param, "tools[", 6) != 0)
         return;
-    if (*param && param[4] == '_')
+    if (choice)
         cut_out(param, ".allowed_tools");
     cut_out(param, ".function");
 }

@@ -295,6 +295,21 @@ def responses_resume_at_every_event():
 
 
 @test
+def responses_with_logprobs():
+    """Entries of tokens without text begin no item."""
+    with Server(SIM, tool_format="hermes", sim_step_us=0) as s:
+        for choice in ("auto", "required"):
+            for seed in range(3):
+                body = as_responses(ask(seed, choice, temperature=0.5), include=["message.output_text.logprobs"])
+                r = s.post(RESPONSES, body).json
+                evs = events_of(s.post(RESPONSES, dict(body, stream=True)).body)
+                end = of_events([{k: v for k, v in e.items() if k != "logprobs"} for e in evs])
+                equal(of_output(end).key(), of_output(r).key(), f"{choice}, {seed}: the same items")
+                seen = [x for e in evs for x in e.get("logprobs") or []]
+                check(seen and len(seen) <= end["usage"]["output_tokens"], f"{choice}, {seed}: entries", len(seen))
+
+
+@test
 def responses_cancelled_and_cut():
     """In a call: cancelled; and at every length."""
     whole = R.post(RESPONSES, as_responses(ask())).json
