@@ -33,7 +33,6 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     48_matrix
     48_text
     50_cancel
-    51_tools
     52_disconnect
     53_counting
     55_flow
@@ -57,7 +56,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
   )
   # Mostly the arithmetic of a model, which is slow with sanitizers and has its own tests there.
   if(NOT TOKENRING_SANITIZE)
-    list(APPEND scripts 49_structured 54_speculation 59_prefix_cache)
+    list(APPEND scripts 49_structured 51_tools 54_speculation 59_prefix_cache)
   endif()
   if(TOKENRING_FAULTS)
     list(APPEND scripts 68_faults)
@@ -76,5 +75,5 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     set_tests_properties(${t} PROPERTIES LABELS system TIMEOUT 1500
       ENVIRONMENT "TOKENRING_BIN=$<TARGET_FILE:tokenring>;PYTHONDONTWRITEBYTECODE=1;PYTHONUNBUFFERED=1")
   endforeach()
-  set_tests_properties(system_80_field system_60_processes system_65_replace PROPERTIES COST 60)
+  set_tests_properties(system_80_field system_60_processes system_65_replace system_71_postgres system_68_faults PROPERTIES COST 60)
 endif()

@@ -8,6 +8,8 @@ COLD = {"temperature": 0}
 SPICE = {"temperature": 1.0, "top_p": 0.9, "frequency_penalty": 0.4, "presence_penalty": 0.2,
          "logit_bias": {"70": 3, "90": -20}}
 N = 40
+# A signal that is sent is no finding of a sanitizer's.
+os.environ["ASAN_OPTIONS"] = ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "handle_segv=0")))
 
 
 def kinds():
