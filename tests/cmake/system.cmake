@@ -75,5 +75,5 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     set_tests_properties(${t} PROPERTIES LABELS system TIMEOUT 1500
       ENVIRONMENT "TOKENRING_BIN=$<TARGET_FILE:tokenring>;PYTHONDONTWRITEBYTECODE=1;PYTHONUNBUFFERED=1")
   endforeach()
-  set_tests_properties(system_80_field system_60_processes system_65_replace system_71_postgres system_68_faults PROPERTIES COST 60)
+  set_tests_properties(system_80_field system_60_processes system_65_replace system_71_postgres PROPERTIES COST 60)
 endif()
