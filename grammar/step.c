@@ -165,6 +165,15 @@ static void begin(struct look *l, const struct tr_gprog *p, struct tr_gframes *f
             l->todo[l->n_todo++] = in[i];
 }
 
+/* The state that is looked at next, and what that costs. */
+static struct tr_gstate next_state(const struct look *l, uint32_t i)
+{
+    struct tr_gstate s = tr_gstate_at(l->p, l->todo[i].state);
+
+    l->f->work += 4u + s.n_calls / 4u + s.n_tokens / 4u;
+    return s;
+}
+
 uint32_t tr_gstep_byte(const struct tr_gprog *p, struct tr_gframes *f, const struct tr_ghead *in,
                        uint32_t n_in, uint8_t byte, struct tr_ghead *out)
 {
@@ -172,8 +181,7 @@ uint32_t tr_gstep_byte(const struct tr_gprog *p, struct tr_gframes *f, const str
 
     begin(&l, p, f, in, n_in, out);
     for (uint32_t i = 0; i < l.n_todo && !f->overflow; i++) {
-        struct tr_gstate s = tr_gstate_at(p, l.todo[i].state);
-        f->work += 4u + s.n_calls / 4u + s.n_tokens / 4u;
+        struct tr_gstate s = next_state(&l, i);
         bytes(&l, &s, byte, l.todo[i].node);
         leave(&l, &s, l.todo[i].node);
     }
@@ -187,8 +195,7 @@ uint32_t tr_gstep_token(const struct tr_gprog *p, struct tr_gframes *f, const st
 
     begin(&l, p, f, in, n_in, out);
     for (uint32_t i = 0; i < l.n_todo && !f->overflow; i++) {
-        struct tr_gstate s = tr_gstate_at(p, l.todo[i].state);
-        f->work += 4u + s.n_calls / 4u + s.n_tokens / 4u;
+        struct tr_gstate s = next_state(&l, i);
         tokens(&l, &s, id, l.todo[i].node);
         leave(&l, &s, l.todo[i].node);
     }

@@ -6,7 +6,7 @@
 #include "text/encode.h"
 #include "text/scan.h"
 #include "base/utf8.h"
-#include "text/vocab.h"
+#include "vocab.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -521,21 +521,12 @@ static void check_gemma3(const struct tr_vocab *v)
 
 int main(int argc, char **argv)
 {
-    bool gemma = argc > 1 && strcmp(argv[1], "gemma3") == 0;
-    const char *path = getenv(gemma ? "TOKENRING_TEST_GEMMA" : "TOKENRING_TEST_MODEL");
-    struct tr_errbuf err = {""};
+    bool gemma = golden_is_gemma(argc, argv);
+    struct tr_vocab *v = golden_vocab(gemma);
 
-    folder = gemma ? "gemma3" : "smollm2";
-    if (!path)
-        path = gemma ? ".cache/gemma3.gguf" : ".cache/smollm2.gguf";
-    struct tr_gguf *g = tr_gguf_open(path, &err);
-    struct tr_vocab *v = g ? tr_vocab_open(g, &err) : NULL;
-
-    tr_gguf_close(g);
-    if (!v) {
-        fprintf(stderr, "%s\n0 passed, 1 failed\n", err.msg);
+    if (!v)
         return 1;
-    }
+    folder = gemma ? "gemma3" : "smollm2";
     (gemma ? check_gemma3 : check_smollm2)(v);
     tr_vocab_close(v);
     printf("%u passed, %u failed\n", passed, failed);
