@@ -99,6 +99,18 @@ def the_checker_finds_what_is_wrong():
 
 
 @test
+def the_documented_stream_is_one():
+    """The stream that docs/events.md shows, as a reader would take it."""
+    with open(os.path.join(ROOT, "docs/events.md"), encoding="utf-8") as f:
+        shown = re.search(r"^```\n(id: .*?)^```$", f.read(), re.M | re.S)[1]
+    faults = []
+    Reader(False, True, lambda *what: faults.append(what)).feed(shown.encode())
+    evs = events(shown.encode(), False)
+    equal([faults, [SCHEMA.faults(e) + event_faults(e) for e in evs]], [[], [[]] * len(evs)], "no fault in it")
+    equal(evs[-1]["type"], "response.incomplete", "it has an end")
+
+
+@test
 def the_reader_finds_what_is_wrong():
     """In what order events came, and what stands beside them."""
     sid = "tr-0-1-0123456789abcdef"
