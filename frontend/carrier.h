@@ -6,7 +6,7 @@
 #define TR_FRONTEND_CARRIER_H
 
 #include "frontend/conn.h"
-#include "frontend/emit.h"
+#include "base/emit.h"
 
 enum {
     TR_CARRIER_ID_BYTES = 128,    /* longest x-request-id taken over */

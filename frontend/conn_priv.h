@@ -18,7 +18,7 @@
 
 #include "frontend/carrier.h"
 #include "frontend/conn.h"
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "frontend/h2.h"
 #include "frontend/outbuf.h"
 #include "frontend/route.h"

@@ -3,7 +3,7 @@
 #include "frontend/exchange.h"
 
 #include "base/assert.h"
-#include "frontend/emit.h"
+#include "base/emit.h"
 
 #include <stdarg.h>
 #include <stdio.h>

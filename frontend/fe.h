@@ -9,7 +9,7 @@
 
 #include "frontend/balance.h"
 #include "frontend/conn.h"
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "frontend/frontend.h"
 #include "shm/stat.h"
 #include "text/chat.h"

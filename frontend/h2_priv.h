@@ -7,7 +7,7 @@
 #define TR_FRONTEND_H2_PRIV_H
 
 #include "frontend/conn_priv.h"
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "frontend/h2.h"
 #include "frontend/marks.h"
 #include "frontend/protocol.h"

@@ -10,7 +10,7 @@
 #ifndef TR_FRONTEND_LOGPROBS_H
 #define TR_FRONTEND_LOGPROBS_H
 
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "frontend/event.h"
 #include "text/vocab.h"
 

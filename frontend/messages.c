@@ -2,7 +2,7 @@
 /* frontend/messages.c - see messages.h.  What may stand in a message is checked in messages_check.c. */
 #include "frontend/messages_priv.h"
 
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "text/vocab.h"
 
 #include <errno.h>

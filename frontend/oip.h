@@ -17,7 +17,7 @@
 #ifndef TR_FRONTEND_OIP_H
 #define TR_FRONTEND_OIP_H
 
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "frontend/fault.h"
 #include "frontend/http.h"
 #include "frontend/pb_arena.h"

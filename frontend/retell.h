@@ -10,7 +10,7 @@
 #define TR_FRONTEND_RETELL_H
 
 #include "frontend/ask.h"
-#include "frontend/emit.h"
+#include "base/emit.h"
 
 /* Copied by assignment: a copy goes on from where it stands. */
 struct tr_retell {

@@ -21,7 +21,7 @@
 #ifndef TR_FRONTEND_SSE_H
 #define TR_FRONTEND_SSE_H
 
-#include "frontend/emit.h"
+#include "base/emit.h"
 
 enum tr_frame { TR_SSE_BARE, TR_SSE_TYPED, TR_SSE_NATIVE, TR_NDJSON, TR_JSON, TR_PROTO, TR_TEXT };
 

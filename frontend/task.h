@@ -10,7 +10,7 @@
 
 #include "frontend/ask.h"
 #include "frontend/exchange.h"
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "frontend/event.h"
 #include "frontend/sse.h"
 #include "frontend/stream.h"

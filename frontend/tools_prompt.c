@@ -2,7 +2,7 @@
 /* frontend/tools_prompt.c - see tools_prompt.h. */
 #include "frontend/tools_prompt.h"
 
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "frontend/messages_priv.h"
 #include "frontend/tools.h"
 

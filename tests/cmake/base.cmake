@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 tr_unit_test(base cpus)
+tr_unit_test(base emit)
 tr_unit_test(base err)
 if(TOKENRING_FAULTS)
   tr_unit_test(base fault)

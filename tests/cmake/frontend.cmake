@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-tr_unit_test(frontend emit)
 tr_unit_test(frontend outbuf)
 tr_unit_test(frontend sse)
 tr_unit_test(frontend page)

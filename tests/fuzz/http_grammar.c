@@ -3,7 +3,7 @@
  * As made, each is taken with exactly its body and not one byte more; with one thing twisted, what
  * is still taken is understood as http-parser understands it. */
 #include "base/assert.h"
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "frontend/http.h"
 #include "pick.h"
 #include "testoracle/http_oracle.h"

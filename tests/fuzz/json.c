@@ -2,7 +2,7 @@
 /* Whatever the bytes are: the parser ends, its memory is bounded, and what it accepts comes out of
  * the emitter as a text that is accepted again. */
 #include "base/assert.h"
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "base/json.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Texts made by the grammar of RFC 8259, deep and with all kinds of strings and numbers.  As made, ours
  * takes them and reads what jansson reads; with one thing twisted both take it or neither. */
 #include "base/assert.h"
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "base/json.h"
 #include "pick.h"
 #include "testoracle/json_oracle.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "testoracle/http_oracle.h"
 
-#include "frontend/emit.h"
+#include "base/emit.h"
 #include "frontend/http.h"
 
 #include <http_parser.h>

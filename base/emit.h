@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frontend/emit.h - writes JSON on one line into a growable buffer.
+/* base/emit.h - writes JSON on one line into a growable buffer.
  *
  * Path: http > tokens > subq > engine > step > ring > detok > event [emit] > socket
  *
@@ -8,8 +8,8 @@
  * buffer is kept between events (tr_emit_reset), so a token costs no allocation.
  *
  * Out of memory: `failed` is set, later calls do nothing, and the output must not be used. */
-#ifndef TR_FRONTEND_EMIT_H
-#define TR_FRONTEND_EMIT_H
+#ifndef TR_BASE_EMIT_H
+#define TR_BASE_EMIT_H
 
 #include "base/json.h"
 
