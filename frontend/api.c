@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "frontend/key.h"
 #include "frontend/page.h"
 #include "frontend/params.h"
 #include "frontend/plain.h"
@@ -56,8 +57,9 @@ void tr_api_usage(struct tr_emit *e, const struct tr_usage *u)
 
 void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES])
 {
-    (void)rq;
     memset(key, 0, TR_KEY_BYTES);
+    if (rq->key)
+        memcpy(key, rq->key->name, TR_KEY_BYTES);
 }
 
 static const struct tr_dialect *const dialects[TR_APIS] = {

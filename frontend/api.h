@@ -39,7 +39,7 @@ void tr_api_reply_made(struct tr_task *t, struct tr_fe *fe, struct tr_exchange *
 void tr_api_ask(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
                 const struct tr_dialect *dialect, int (*make)(struct tr_task *t));
 
-/* api_misc.c: which of the keys' streams these are; keys come with authentication. */
+/* The id of the key, as it stands in rings and records; "" without. */
 void tr_api_key(const struct tr_http_request *rq, char key[TR_KEY_BYTES]);
 
 /* A reader for the resumable stream of this id, or why he cannot have it. */

@@ -187,6 +187,7 @@ void tr_api_ws(struct tr_exchange *x, const struct tr_http_request *rq, void *ct
     }
     w->fe = fe;
     w->http = rq->http;
+    w->key = rq->key;
     snprintf(w->request_id, sizeof(w->request_id), "%s", rq->request_id);
     tr_ws_turn_init(&w->turn);
     TAILQ_INIT(&w->open);

@@ -115,7 +115,7 @@ bool tr_carrier_refuses(struct tr_httpd *d, struct tr_exchange *x, struct tr_htt
         return true;
     }
     if (d->ops.check && !(rq->route->flags & TR_ROUTE_OPEN))
-        e = d->ops.check(d->ops.ctx, rq, &why);
+        e = d->ops.check(d->ops.ctx, x, rq, &why);
     if (e == TR_OK && h->content_length > d->lim->max_body)
         e = TR_ERR_BODY_TOO_LARGE;
     if (e == TR_OK && h->has_body && !tr_route_json_type(tr_http_field(h, "content-type")))

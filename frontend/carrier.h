@@ -17,7 +17,7 @@ enum {
 void tr_carrier_id(const struct tr_http *h, char id[TR_CARRIER_ID_BYTES + 1]);
 
 /* What is wrong with a request whose head is fine, before its body; the answer has then been given.
- * Sets route and id_param of *rq, and the exchange's way to tell errors.  `overfull`: there are too
+ * Sets route, id_param and key of *rq, and the exchange's way to tell errors.  `overfull`: there are too
  * many connections.  *keep is made false before an answer after which nothing more is to come. */
 bool tr_carrier_refuses(struct tr_httpd *d, struct tr_exchange *x, struct tr_http_request *rq,
                         bool overfull, bool *keep);

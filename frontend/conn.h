@@ -66,11 +66,12 @@ size_t tr_conn_kernel_bytes(const struct tr_http_limits *l);
 extern const struct tr_http_limits tr_http_limits_default;
 
 /* What a process does with requests.  `check` (may be NULL) sees each request that has a route
- * when its head is complete, before 100-continue and before the body: it returns TR_OK, or the
- * error to answer (a missing key, draining).  The row's own sentence is used, unless it sets
+ * when its head is complete, before 100-continue and before the body: it sets rq->key, may add fields to
+ * the answer, and returns TR_OK or the error to answer (a missing key, draining).  The row's own sentence is used, unless it sets
  * *why (static). */
 struct tr_httpd_ops {
-    enum tr_err (*check)(void *ctx, const struct tr_http_request *rq, const char **why);
+    enum tr_err (*check)(void *ctx, struct tr_exchange *x, struct tr_http_request *rq,
+                         const char **why);
     const struct tr_route *routes;
     size_t n_routes;
     void *ctx; /* of check and of all handlers */

@@ -32,6 +32,7 @@
 
 struct tr_emit;
 struct tr_exchange;
+struct tr_key;
 struct tr_route;
 
 /* A request in a handler (struct tr_request is that of shm/request.h).  Borrowed: valid until the
@@ -42,6 +43,9 @@ struct tr_http_request {
     struct tr_slice body;     /* whole body, contiguous; not ended by NUL */
     const char *request_id;   /* the client's x-request-id if printable and <= 128, else made */
     const struct tr_route *route;
+    const struct tr_key
+        *key;            /* whose it is (key.h); NULL: no key was needed.  Good for the life of the
+                               * process */
     uint64_t arrived_ns; /* first byte of the request */
 };
 

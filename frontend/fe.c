@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frontend/fe.c - see fe.h. */
+#include "frontend/gate.h"
 #include "frontend/fe.h"
 
 #include "base/clock.h"
@@ -292,12 +293,15 @@ void tr_fe_turn(struct tr_fe *fe, bool may_sleep)
 /* ---- open, close ---- */
 
 /* Sees every request that is not a probe before its body is read. */
-static enum tr_err check(void *ctx, const struct tr_http_request *rq, const char **why)
+static enum tr_err check(void *ctx, struct tr_exchange *x, struct tr_http_request *rq,
+                         const char **why)
 {
     struct tr_fe *fe = ctx;
+    enum tr_err e = tr_gate_identify(fe, rq->http, rq->route->flags, &rq->key, why);
 
-    (void)rq;
-    (void)why;
+    (void)x;
+    if (e)
+        return e;
     return fe->drain >= TR_DRAIN_CLOSED ? TR_ERR_DRAINING : TR_OK;
 }
 

@@ -31,6 +31,8 @@
  * switched off. */
 enum { TR_TICKET_BYTES = 80 /* as OpenSSL has them: a name of 16, keys of 32 for HMAC and AES */ };
 
+struct tr_keys;
+
 struct tr_frontend_config {
     unsigned number;       /* which frontend: "tokenring: frontend N" */
     const int *listen_fds; /* listening sockets, non-blocking; shared with the other frontends */
@@ -70,6 +72,7 @@ struct tr_frontend_config {
     const char *tls_key;
     unsigned char
         tls_tickets[TR_TICKET_BYTES]; /* keys of the tickets, random: those of all frontends */
+    const struct tr_keys *keys;       /* --api-keys, --admin-key (key.h); NULL: neither */
     const char *cors_origin;          /* --cors: value of Access-Control-Allow-Origin; NULL: none */
 };
 

@@ -180,8 +180,9 @@ static void health_watch(struct tr_grpc_call *c, char *msg, uint32_t len)
 static const struct tr_grpc_method methods[] = {
     {.path = "/inference.GRPCInferenceService/ModelStreamInfer",
      .in_stream = true,
+     .keyed = true,
      .message = tr_grpc_infer},
-    {.path = "/inference.GRPCInferenceService/ModelInfer", .message = tr_grpc_infer},
+    {.path = "/inference.GRPCInferenceService/ModelInfer", .keyed = true, .message = tr_grpc_infer},
     {.path = "/inference.GRPCInferenceService/ServerLive", .message = server_live},
     {.path = "/inference.GRPCInferenceService/ServerReady", .message = server_ready},
     {.path = "/inference.GRPCInferenceService/ModelReady", .message = model_ready},

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "frontend/timer.h"
 #include "frontend/carrier.h"
+#include "frontend/gate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,6 +130,17 @@ static void refuse_http(struct tr_grpc_call *c, int status)
     tr_h2_head(c->s, status, NULL, 0, true);
 }
 
+/* Whether nobody knows who calls; it is then told so. */
+static bool is_stranger(struct tr_grpc_call *c)
+{
+    const char *why = NULL;
+    enum tr_err e = tr_gate_identify(c->g->fe, c->head, 0, &c->key, &why);
+
+    if (e)
+        tr_grpc_call_end(c, tr_grpc_code_of(e), why ? why : tr_err_info(e)->sentence);
+    return e != TR_OK;
+}
+
 static void begin(struct tr_grpc_call *c)
 {
     struct tr_slice v = tr_http_field(c->head, "grpc-timeout");
@@ -152,6 +164,8 @@ static void begin(struct tr_grpc_call *c)
         tr_grpc_call_end(c, TR_GRPC_UNIMPLEMENTED, "This method is not known here.");
         return;
     }
+    if (c->method->keyed && is_stranger(c))
+        return;
     if (v.p && tr_grpc_timeout(v.p, v.len, &timeout_ns)) {
         tr_grpc_call_end(c, TR_GRPC_INVALID_ARGUMENT, "grpc-timeout is not valid.");
         return;

@@ -328,6 +328,7 @@ void tr_grpc_start(struct tr_grpc_request *r, struct tr_grpc_message *m)
     tr_emit_init(&m->body); /* given */
     tr_api_post(&r->x,
                 &(struct tr_http_request){.http = r->call->head,
+                                          .key = r->call->key,
                                           .body = body,
                                           .request_id = r->request_id,
                                           .arrived_ns = m->arrived_ns},

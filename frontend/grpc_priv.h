@@ -21,6 +21,7 @@ struct tr_grpc_call;
 struct tr_grpc_method {
     const char *path;
     bool in_stream; /* both sides send any number of messages */
+    bool keyed;     /* it is not for everybody */
     /* One message of the client, from malloc and ours. */
     void (*message)(struct tr_grpc_call *c, char *msg, uint32_t len);
 };
@@ -43,6 +44,7 @@ struct tr_grpc_call {
     struct tr_h2_stream *s;
     const struct tr_http *head;
     const struct tr_grpc_method *method; /* NULL: refused */
+    const struct tr_key *key;            /* whose it is; NULL: no key was needed */
     TAILQ_ENTRY(tr_grpc_call) link;
     struct tr_grpc_requests requests; /* under way */
     unsigned n_requests;

@@ -20,8 +20,9 @@ struct tr_route {               // NOLINT(clang-analyzer-optin.performance.Paddi
 };
 
 enum {
-    TR_ROUTE_OPEN = 1,      /* the check hook is not asked (probes) */
-    TR_ROUTE_REQUEST_ID = 2 /* answers carry the id as Request-Id too */
+    TR_ROUTE_OPEN = 1,       /* the check hook is not asked (probes) */
+    TR_ROUTE_REQUEST_ID = 2, /* answers carry the id as Request-Id too */
+    TR_ROUTE_ADMIN = 4       /* introspection: for keys that may (gate.h) */
 };
 
 /* The route, or NULL; *id is what {id} matched, *allow has bit 1 << method for each method the path

@@ -352,6 +352,7 @@ struct tr_ws_stream *tr_ws_begin(struct tr_ws *w, const char *label, char *body,
     st->body = body;
     st->x = (struct tr_exchange){.ops = &ops, .request_id = st->request_id};
     st->rq = (struct tr_http_request){.http = w->http,
+                                      .key = w->key,
                                       .body = {body, len},
                                       .request_id = st->request_id,
                                       .arrived_ns = w->session.in_ns};

@@ -50,6 +50,7 @@ struct tr_ws {
     unsigned begun; /* so far: makes request ids */
     bool drains;
     const struct tr_http *http; /* head of the request that became this */
+    const struct tr_key *key;   /* of that request: whose all its streams are */
     char request_id[TR_CARRIER_ID_BYTES + 1];
 };
 

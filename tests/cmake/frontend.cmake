@@ -2,6 +2,7 @@
 tr_unit_test(frontend outbuf)
 tr_unit_test(frontend sse)
 tr_unit_test(frontend page)
+tr_unit_test(frontend key)
 tr_unit_test(frontend anthropic_body)
 tr_unit_test(frontend http testoracle)
 tr_unit_test(frontend conn PkgConfig::EVENT)

@@ -306,9 +306,10 @@ static const struct tr_route routes[] = {
     {.method = TR_HTTP_GET, .pattern = "/models/{id*}", .handler = do_id},
 };
 
-static enum tr_err check(void *ctx, const struct tr_http_request *rq, const char **why)
+static enum tr_err check(void *ctx, struct tr_exchange *x, struct tr_http_request *rq,
+                         const char **why)
 {
-    (void)ctx, (void)why;
+    (void)ctx, (void)x, (void)why;
     struct tr_slice v = tr_http_field(rq->http, "authorization");
     return rig.need_key && (v.len != 8 || memcmp(v.p, "Bearer k", 8) != 0) ? TR_ERR_UNAUTHORIZED
                                                                            : TR_OK;
