@@ -70,8 +70,10 @@ static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct 
 
 static void give_back(struct tr_fe *fe, const struct tr_admitted *ad)
 {
-    for (uint32_t k = 0; k < ad->n; k++)
+    for (uint32_t k = 0; k < ad->n; k++) {
+        tr_request_wipe(fe->shm, ad->slot[k], ad->gen[k]);
         tr_claim_give(fe->shm, ad->slot[k], ad->gen[k]);
+    }
 }
 
 /* Relaxed: a moment's difference decides nothing that could not have gone the other way. */
@@ -130,6 +132,7 @@ enum tr_err tr_admit(struct tr_fe *fe, const struct tr_ask *a, struct tr_admitte
         give_back(fe, out);
         return TR_ERR_OVERLOADED;
     }
+    out->submitted = tr_subq_pushed(fe->shm);
     TR_FAULT_FOR(FRONTEND_ADMIT_PUSHED, seed);
     return TR_OK;
 }

@@ -15,6 +15,8 @@
 struct tr_admitted {
     uint32_t n; /* slots, prompt * n + choice */
     uint64_t rand;
+    uint64_t
+        submitted; /* the count of messages (tr_subq_is_heard); 0: somebody else submitted it */
     uint32_t slot[TR_MAX_CHOICES], gen[TR_MAX_CHOICES];
 };
 

@@ -29,6 +29,18 @@ static void link_stream(struct tr_fe *fe, struct tr_stream *s)
     fe->n_streams++;
 }
 
+/* What was handed over does not outlive its answer in this area.  One that the engine has not heard of
+ * yet stays until the slot is used again. */
+static void wipe_requests(struct tr_stream *s)
+{
+    struct tr_shm *shm = s->fe->shm;
+
+    if (!s->submitted || !tr_subq_is_heard(shm, s->submitted))
+        return;
+    for (uint32_t k = 0; k < s->n; k++)
+        tr_request_wipe(shm, s->choice[k].slot, s->choice[k].gen);
+}
+
 void tr_stream_free(struct tr_stream *s)
 {
     if (s->pprev) {
@@ -45,6 +57,7 @@ void tr_stream_free(struct tr_stream *s)
                 s->choice[k].lost; /* news of its successor may have found it here */
         }
         tr_stream_clock_fini(s);
+        wipe_requests(s);
     }
     tr_stream_not_due(s);
     if (s->is_gated)
@@ -257,6 +270,7 @@ void tr_stream_dress(struct tr_stream *s, const struct tr_dialect *dialect, enum
 void tr_stream_enter(struct tr_stream *s, const struct tr_admitted *ad)
 {
     s->name = (struct tr_stream_id){.slot = ad->slot[0], .gen = ad->gen[0], .rand = ad->rand};
+    s->submitted = ad->submitted;
     tr_receipt_init(&s->receipt, s->ask->request_id, s->name);
     for (uint32_t k = 0; k < s->n; k++) {
         s->choice[k].index = k;

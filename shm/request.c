@@ -3,6 +3,8 @@
 
 #include "shm/region.h"
 
+#include <string.h>
+
 static char *place(const struct tr_shm *s, uint32_t area, uint32_t slot)
 {
     TR_ASSERT(slot < s->config.n_slots && area < s->config.n_areas);
@@ -35,6 +37,18 @@ uint8_t *tr_request_extra(struct tr_shm *s, uint32_t slot)
 {
     TR_ASSERT_ROLE(TR_ROLE_FRONTEND);
     return (uint8_t *)(place(s, s->my_area, slot) + extra_at(s));
+}
+
+void tr_request_wipe(struct tr_shm *s, uint32_t slot, uint32_t gen)
+{
+    struct tr_request *r = tr_request_at(s, slot);
+    if (r->gen != gen)
+        return;
+    if (r->prompt_len <= s->config.n_ctx)
+        tr_shm_wipe(tr_request_prompt(s, slot), r->prompt_len * sizeof(uint32_t));
+    if (r->extra_len <= TR_EXTRA_BYTES)
+        tr_shm_wipe(tr_request_extra(s, slot), r->extra_len);
+    memset(r, 0, sizeof(*r));
 }
 
 bool tr_request_is_mine(const struct tr_shm *s, uint32_t slot, uint64_t stream_rand)

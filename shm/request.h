@@ -75,6 +75,11 @@ struct tr_request *tr_request_at(struct tr_shm *s, uint32_t slot);
 uint32_t *tr_request_prompt(struct tr_shm *s, uint32_t slot); /* [n_ctx] */
 uint8_t *tr_request_extra(struct tr_shm *s, uint32_t slot);   /* [TR_EXTRA_BYTES] */
 
+/* Owner frontend, when the engine has consumed the submission (tr_subq_is_heard) and nobody needs the
+ * request any more: nothing of it stays in the area for whoever has that next.  A slot that was claimed
+ * again since is left alone. */
+void tr_request_wipe(struct tr_shm *s, uint32_t slot, uint32_t gen);
+
 /* Owner frontend.  Whether the request in the slot's ring (state not FREE, acquire) is the one that this
  * process submitted with these random bits: the owner words are everybody's, so that another frontend's
  * nonsense there may have given the slot to somebody else, in the same generation. */
