@@ -4,7 +4,7 @@
  * A process that was taken over by its input can do what its sandbox leaves it and no more.  Entered
  * once, for good, after everything that needs files is open and before the first byte of a client:
  *
- *   frontend   no capabilities, no core dumps, no standard input and output; Landlock: no file, no TCP
+ *   frontend   no capabilities, no standard input and output; Landlock: no file, no TCP
  *              bind or connect, no signal and no abstract socket out of its domain; seccomp: the calls
  *              of calls.def, no executable memory, no process, no new socket
  *   engine     no capabilities (tr_sandbox_prepare); seccomp: memory, threads, its doorbells, log
@@ -36,6 +36,11 @@ enum tr_sandbox {
 /* For a process that must start threads before it can enter: capabilities belong to threads, so they
  * are given up here, all but reading files of other users.  0, or -errno and a sentence. */
 int tr_sandbox_prepare(struct tr_errbuf *err);
+
+/* For the supervisor, at its start: it and all its children leave no core file, and what a program that
+ * collects them (systemd-coredump) may get holds no memory.  Memory is what people asked and were
+ * answered, and secrets of the service.  0 or -errno. */
+int tr_sandbox_no_core(void);
 
 /* The calling process, which keeps it for life.  0: all of it holds.  1: this kernel lacks a part,
  * named in *err; the rest holds.  -errno and a sentence: it could not be entered, and the process must

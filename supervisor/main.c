@@ -2,6 +2,7 @@
 /* supervisor/main.c - the one binary: its subcommands. */
 #include "base/fault.h"
 #include "base/log.h"
+#include "sandbox/sandbox.h"
 #include "supervisor/heritage.h"
 #include "supervisor/process.h"
 #include "supervisor/supervise.h"
@@ -44,6 +45,9 @@ static int serve(int argc, char **argv)
     }
     tr_log_init("tokenring", h.opt.log_format);
     tr_log_limit((enum tr_log_level)h.opt.log_level);
+    int cores = tr_sandbox_no_core();
+    if (cores)
+        tr_log(TR_LOG_WARN, "core files cannot be ruled out: %s", strerror(-cores));
 #ifdef TR_FAULTS
     if (!ret)
         ret = tr_fault_map(&err);

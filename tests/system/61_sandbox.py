@@ -16,6 +16,9 @@ def confined(s, when):
         want["Seccomp"] = "2"
     else:
         check("this kernel lacks" in s.log(), "no filters in this kernel, and the log says so", s.log()[-500:])
+    for p in s.all_pids():
+        check(re.search(rb"Max core file size\s+([01])\s+\1 ", proc_read(p, "limits")) and
+              int(proc_read(p, "coredump_filter"), 16) == 0, f"{when}: {title(p)} leaves no core file, and none with memory")
     for p in s.all_pids()[1:]:
         seen = set()
         for t in os.listdir(f"/proc/{p}/task"):
@@ -33,8 +36,6 @@ def confined(s, when):
                   for k in [os.readlink(f"/proc/{p}/fd/{n}")]
                   if not re.match(r"socket:|pipe:|anon_inode:\[event", k)}
         check(not others, f"{when}: a frontend has no file open", others)
-        check(re.search(rb"Max core file size\s+0\s+0 ", proc_read(p, "limits")),
-              f"{when}: a frontend leaves no core file")
         equal(len(os.listdir(f"/proc/{p}/task")), 3, f"{when}: a frontend and its two workers")
 
 

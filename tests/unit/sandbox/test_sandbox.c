@@ -476,11 +476,45 @@ Test(sandbox, rights_limits_and_standard_descriptors_are_gone, .init = prepare)
     cr_expect(file_has(pid, "status", "CapEff:\t0000000000000000"));
     cr_expect(file_has(pid, "status", "CapPrm:\t0000000000000000"));
     cr_expect(!tr_filter_available() || file_has(pid, "status", "Seccomp:\t2"));
-    cr_expect(file_has(pid, "limits", "Max core file size        0                    0 "));
     cr_expect(is_null(pid, 0) && is_null(pid, 1));
     int status = 0;
     need(write(go[1], "x", 1) == 1 && waitpid(pid, &status, 0) == pid, "waitpid");
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", status);
+}
+
+/* A child that ends by a signal that asks for a core file, in an empty folder. */
+static void dies_with_a_core(const char *folder)
+{
+    struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
+    setrlimit(RLIMIT_CORE, &all); /* as much as may be */
+    if (chdir(folder) || tr_sandbox_no_core())
+        _exit(ENTER_FAILED);
+    abort();
+}
+
+Test(sandbox, no_core_file_is_left_and_no_memory_given_to_who_collects_them, .init = prepare)
+{
+    char folder[] = "/tmp/tokenring-core-XXXXXX";
+    need(mkdtemp(folder) != NULL, "mkdtemp");
+    pid_t pid = fork();
+    if (!pid)
+        dies_with_a_core(folder);
+    int status = 0;
+    need(waitpid(pid, &status, 0) == pid, "waitpid");
+    cr_expect(WIFSIGNALED(status) && !WCOREDUMP(status), "status %#x", status);
+    cr_expect(rmdir(folder) == 0, "the folder is empty");
+
+    pid = fork();
+    if (!pid) {
+        alarm(LIMIT_S);
+        _exit(tr_sandbox_no_core() ? ENTER_FAILED : stays(NULL));
+    }
+    char c;
+    need(read(quiet[0], &c, 1) == 1, "read");
+    cr_expect(file_has(pid, "coredump_filter", "00000000"));
+    cr_expect(file_has(pid, "limits", "Max core file size        1                    1 ") ||
+              file_has(pid, "limits", "Max core file size        0                    0 "));
+    need(write(go[1], "x", 1) == 1 && waitpid(pid, &status, 0) == pid, "waitpid");
 }
 
 /* ---- Landlock alone: the filter would be first ---- */
