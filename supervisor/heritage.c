@@ -453,6 +453,10 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
     configure_engine(h);
     configure_frontend(h, &c);
     tr_heritage_new_tickets(h);
+    ret = tr_heritage_read_keys(h, err);
+    if (ret)
+        return ret;
+    tr_heritage_warn_open(h);
     configure_ledger(h);
     tell_bounds(h, &c);
     return open_observer(h, &c, err);
@@ -478,9 +482,4 @@ void tr_heritage_new_tickets(struct tr_heritage *h)
     /* So few bytes never come in part and never wait once the kernel has booted. */
     while (getrandom(keys, TR_TICKET_BYTES, 0) != TR_TICKET_BYTES)
         ;
-}
-
-void tr_heritage_drop_tickets(struct tr_heritage *h)
-{
-    explicit_bzero(h->frontend.tls_tickets, TR_TICKET_BYTES);
 }

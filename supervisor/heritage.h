@@ -2,7 +2,8 @@
 /* supervisor/heritage.h - everything a child inherits, in one struct.
  *
  * Filled by the supervisor before the first fork and not changed afterwards, so that a replacement
- * starts with exactly what its predecessor had; but for the keys of TLS tickets, which a SIGHUP renews. */
+ * starts with exactly what its predecessor had; but for the keys of TLS tickets and the API keys, which a
+ * SIGHUP renews. */
 #ifndef TR_SUPERVISOR_HERITAGE_H
 #define TR_SUPERVISOR_HERITAGE_H
 
@@ -10,6 +11,7 @@
 #include "frontend/frontend.h"
 #include "ledger/ledger.h"
 #include "shm/region.h"
+#include "supervisor/key_file.h"
 #include "supervisor/observe.h"
 #include "supervisor/options.h"
 #include "supervisor/pieces.h"
@@ -41,6 +43,9 @@ struct tr_heritage {
     char model_path[4096]; /* "" for the sim vocabulary */
     char served_name[128];
     char model_stem[128];
+    struct tr_keys keys; /* of --api-keys and --admin-key */
+    struct tr_key_places key_places;
+    char admin_key[80]; /* sha256:HEX; "": none */
 };
 
 /* From the options: model looked up and checked, sockets bound, shared memory made, configurations
@@ -50,7 +55,16 @@ void tr_heritage_fini(struct tr_heritage *h);
 
 /* Other keys for TLS tickets, for frontends that are forked from now on. */
 void tr_heritage_new_tickets(struct tr_heritage *h);
-/* In a child that serves no clients: it has none. */
-void tr_heritage_drop_tickets(struct tr_heritage *h);
+/* In a child that serves no clients: it has neither those nor API keys. */
+void tr_heritage_drop_secrets(struct tr_heritage *h);
+
+/* heritage_keys.c, for heritage.c: the table as the flags say, into the frontend's configuration; and a
+ * warning if strangers may use the service. */
+int tr_heritage_read_keys(struct tr_heritage *h, struct tr_errbuf *err);
+void tr_heritage_warn_open(const struct tr_heritage *h);
+
+/* The file of --api-keys is read again, for frontends that are forked from now on.  One that cannot be used
+ * changes nothing; told either way. */
+void tr_heritage_reload_keys(struct tr_heritage *h);
 
 #endif

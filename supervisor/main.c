@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "sandbox/sandbox.h"
 #include "supervisor/heritage.h"
+#include "supervisor/key_command.h"
 #include "supervisor/process.h"
 #include "supervisor/supervise.h"
 #include "bench/bench.h"
@@ -90,6 +91,7 @@ static const struct command {
     {"replay", tr_replay_main,
      "send a trace of requests on time and tell what came back, per class"},
     {"top", tr_top_main, "watch a running service: slots, tokens, buffers, processes, latencies"},
+    {"key", tr_key_command_main, "make an API key and its row for --api-keys"},
     {"ledger", ledger, "verify, sum or export the usage records"},
     {"bench", tr_bench_main, "measure kernels and the forward pass on this machine"},
     {"version", version, "print the version"},

@@ -100,7 +100,7 @@ static void become(struct tr_heritage *h, const char *title, int death)
 /* Clients are the frontends'. */
 static void leave_clients(struct tr_heritage *h)
 {
-    tr_heritage_drop_tickets(h);
+    tr_heritage_drop_secrets(h);
     for (unsigned i = 0; i < h->n_listen; i++)
         close(h->listen_fds[i]);
 }

@@ -35,6 +35,7 @@ void tr_replace_all(struct tr_supervisor *v)
     v->generation++;
     v->area_missed = false;
     tr_heritage_new_tickets(v->h);
+    tr_heritage_reload_keys(v->h);
     tr_log(TR_LOG_INFO, "replacing the frontends, one after the other (%u)", v->n_front);
 }
 

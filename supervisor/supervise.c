@@ -58,10 +58,11 @@ static void announce(struct tr_supervisor *v)
         return;
     }
     printf("tokenring ready on %s://%s%s%s:%u (model %s, %u frontends%s)\n"
-           "  curl -N %s://%s%s%s:%u/v1/%s -H 'Content-Type: application/json' -d "
+           "  curl -N %s://%s%s%s:%u/v1/%s -H 'Content-Type: application/json'%s -d "
            "'{\"model\":\"%s\",\"stream\":true,%s}'\n",
            scheme, open, host, close, h->port, h->served_name, v->n_front, grpc, scheme, open, host,
-           close, h->port, h->chats ? "chat/completions" : "completions", h->served_name,
+           close, h->port, h->chats ? "chat/completions" : "completions",
+           h->keys.needed ? " -H \"Authorization: Bearer $KEY\"" : "", h->served_name,
            h->chats ? "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about the sea.\"}]"
                     : "\"prompt\":\"The sea is\"");
     fflush(stdout);

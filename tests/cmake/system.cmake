@@ -13,6 +13,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     20_http
     21_framing
     22_page
+    25_keys
     30_api
     31_gemma
     32_qwen

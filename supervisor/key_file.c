@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* supervisor/key_file.c - see key_file.h. */
+#include "supervisor/key_file.h"
+
+#include "base/assert.h"
+#include "base/emit.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct tr_key tr_key_defaults = {.weight = 1, .index = TR_KEYS_MAX};
+
+/* ---- limits ---- */
+
+static const struct setting {
+    const char *name;
+    int64_t min, max;
+} settings[] = {
+    {"priority", -TR_KEY_PRIORITY_MAX, TR_KEY_PRIORITY_MAX},
+    {"weight", 1, TR_KEY_WEIGHT_MAX},
+    {"max_streams", 0, 1 << 20},
+    {"requests_per_min", 0, 1 << 30},
+    {"tokens_per_min", 0, 1ll << 50},
+};
+enum { N_SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+
+const char *tr_key_setting(unsigned i, int64_t *min, int64_t *max)
+{
+    if (i >= N_SETTINGS)
+        return NULL;
+    *min = settings[i].min;
+    *max = settings[i].max;
+    return settings[i].name;
+}
+
+int tr_key_set(struct tr_key *k, const char *name, size_t len, int64_t value)
+{
+    unsigned i = 0;
+
+    while (i < N_SETTINGS &&
+           (strlen(settings[i].name) != len || memcmp(settings[i].name, name, len) != 0))
+        i++;
+    if (i == N_SETTINGS)
+        return -ENOENT;
+    if (value < settings[i].min || value > settings[i].max)
+        return -ERANGE;
+    switch (i) {
+    case 0:
+        k->priority = (int32_t)value;
+        break;
+    case 1:
+        k->weight = (uint32_t)value;
+        break;
+    case 2:
+        k->max_streams = (uint32_t)value;
+        break;
+    case 3:
+        k->requests_per_min = (uint32_t)value;
+        break;
+    default:
+        k->tokens_per_min = (uint64_t)value;
+    }
+    return 0;
+}
+
+int tr_key_name_check(const char *name, size_t len, struct tr_errbuf *err)
+{
+    bool good = len > 0 && len < TR_KEY_BYTES;
+
+    for (size_t i = 0; good && i < len; i++)
+        good = name[i] > ' ' && name[i] < 0x7f && name[i] != '"' && name[i] != '\\';
+    if (!good)
+        return tr_errf(err, -EINVAL,
+                       "a name has 1 to %d printable ASCII characters, no blanks, \" and \\",
+                       TR_KEY_BYTES - 1);
+    if (len == strlen(TR_KEY_ADMIN_NAME) && memcmp(name, TR_KEY_ADMIN_NAME, len) == 0)
+        return tr_errf(err, -EINVAL, "the name " TR_KEY_ADMIN_NAME " is that of --admin-key");
+    return 0;
+}
+
+/* ---- reading ---- */
+
+struct reader {
+    const char *path;
+    const struct tr_json_doc *doc;
+    struct tr_errbuf *err;
+};
+
+static int wrong(const struct reader *r, const struct tr_json *at, const char *why)
+{
+    char where[128];
+
+    tr_json_param(r->doc, at, where, sizeof(where));
+    return tr_errf(r->err, -EINVAL, "%s: %s%s%s", r->path, where, *where ? ": " : "", why);
+}
+
+static int read_limit(const struct reader *r, const struct tr_json *key, const struct tr_json *v,
+                      struct tr_key *k)
+{
+    int64_t value, min = 0, max = 0;
+    int rc = tr_json_i64(v, &value);
+    char why[96];
+
+    if (rc == 0)
+        rc = tr_key_set(k, key->u.s, key->len, value);
+    if (rc == 0)
+        return 0;
+    for (unsigned i = 0;; i++) {
+        const char *name = tr_key_setting(i, &min, &max);
+        if (!name)
+            return wrong(r, v, "this is not known");
+        if (tr_json_eq(key, name, strlen(name)))
+            break;
+    }
+    snprintf(why, sizeof(why), "it is a whole number from %lld to %lld", (long long)min,
+             (long long)max);
+    return wrong(r, v, why);
+}
+
+static int read_member(const struct reader *r, const struct tr_json *key, const struct tr_json *v,
+                       struct tr_key *k, bool *hashed)
+{
+    struct tr_errbuf why;
+
+    if (TR_JSON_EQ(key, "name")) {
+        if (v->type != TR_JSON_STRING)
+            return wrong(r, v, "it is a string");
+        if (tr_key_name_check(v->u.s, v->len, &why))
+            return wrong(r, v, why.msg);
+        memcpy(k->name, v->u.s, v->len);
+        return 0;
+    }
+    if (TR_JSON_EQ(key, "sha256")) {
+        *hashed = v->type == TR_JSON_STRING && tr_sha256_parse(v->u.s, v->len, k->hash) == 0;
+        return *hashed ? 0 : wrong(r, v, "it is the SHA-256 of the key, 64 hexadecimal digits");
+    }
+    if (TR_JSON_EQ(key, "admin")) {
+        k->admin = v->type == TR_JSON_BOOL && v->u.b;
+        return v->type == TR_JSON_BOOL ? 0 : wrong(r, v, "it is true or false");
+    }
+    return read_limit(r, key, v, k);
+}
+
+static int read_row(const struct reader *r, const struct tr_json *row, struct tr_keys *out)
+{
+    struct tr_key k = tr_key_defaults;
+    bool hashed = false;
+
+    if (row->type != TR_JSON_OBJECT)
+        return wrong(r, row, "it is an object");
+    for (struct tr_json_it it = tr_json_iter(row); tr_json_step(&it);)
+        if (read_member(r, it.key, it.val, &k, &hashed))
+            return -EINVAL;
+    if (!k.name[0] || !hashed)
+        return wrong(r, row, "name and sha256 are needed");
+    if (tr_keys_named(out, k.name))
+        return wrong(r, row, "another key has this name");
+    if (tr_keys_match(out, k.hash))
+        return wrong(r, row, "another row is of the same key");
+    if (out->n == TR_KEYS_MAX)
+        return wrong(r, row, "there are too many keys: at most 1024");
+    out->row[out->n++] = k;
+    return 0;
+}
+
+_Static_assert(TR_KEYS_MAX == 1024, "the sentence above says so");
+
+static int read_root(const struct reader *r, struct tr_keys *out)
+{
+    const struct tr_json *root = tr_json_root(r->doc), *keys = TR_JSON_GET(root, "keys");
+
+    if (!tr_json_is(keys, TR_JSON_ARRAY))
+        return wrong(r, root, "the file is an object with an array \"keys\"");
+    for (struct tr_json_it it = tr_json_iter(root); tr_json_step(&it);)
+        if (it.val != keys)
+            return wrong(r, it.val, "this is not known");
+    for (struct tr_json_it it = tr_json_iter(keys); tr_json_step(&it);)
+        if (read_row(r, it.val, out))
+            return -EINVAL;
+    return 0;
+}
+
+int tr_key_file_parse(const char *path, const char *text, size_t len, struct tr_keys *out,
+                      struct tr_errbuf *err)
+{
+    struct tr_json_fault f;
+    struct tr_json_doc *doc = tr_json_parse(text, len, &f);
+    struct reader r = {.path = path, .doc = doc, .err = err};
+
+    TR_ASSERT(out->n == 0);
+    if (!doc)
+        return tr_errf(err, -EINVAL, "%s: byte %zu: %s", path, f.off, f.why);
+    int ret = read_root(&r, out);
+    tr_json_free(doc);
+    if (ret)
+        out->n = 0;
+    return ret;
+}
+
+/* All of a file; NULL with *err. */
+static char *slurp(const char *path, size_t *len, int *ret, struct tr_errbuf *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *text = fd < 0 ? NULL : malloc(TR_KEY_FILE_BYTES + 1);
+    ssize_t n = text ? 0 : -1;
+
+    for (*len = 0; text && *len <= TR_KEY_FILE_BYTES; *len += (size_t)n)
+        if ((n = read(fd, text + *len, TR_KEY_FILE_BYTES + 1 - *len)) <= 0)
+            break;
+    *ret = n < 0 ? -errno : *len > TR_KEY_FILE_BYTES ? -EFBIG : 0;
+    if (fd >= 0)
+        close(fd);
+    if (*ret == 0)
+        return text;
+    tr_errf(err, 0, "%s cannot be read: %s", path, strerror(-*ret));
+    free(text);
+    return NULL;
+}
+
+int tr_key_file_read(const char *path, struct tr_keys *out, struct tr_errbuf *err)
+{
+    size_t len;
+    int ret;
+    char *text = slurp(path, &len, &ret, err);
+
+    if (text)
+        ret = tr_key_file_parse(path, text, len, out, err);
+    free(text);
+    return ret;
+}
+
+/* ---- writing ---- */
+
+void tr_key_file_row(struct tr_emit *e, const struct tr_key *k)
+{
+    const int64_t value[N_SETTINGS] = {k->priority, k->weight, k->max_streams, k->requests_per_min,
+                                       (int64_t)k->tokens_per_min};
+    const struct tr_key *d = &tr_key_defaults;
+    const int64_t usual[N_SETTINGS] = {d->priority, d->weight, d->max_streams, d->requests_per_min,
+                                       (int64_t)d->tokens_per_min};
+    char hex[2 * TR_SHA256_BYTES + 1];
+
+    tr_sha256_format(k->hash, hex);
+    tr_emit_obj(e);
+    tr_emit_kstr(e, "name", k->name);
+    tr_emit_kstr(e, "sha256", hex);
+    for (unsigned i = 0; i < N_SETTINGS; i++)
+        if (value[i] != usual[i])
+            tr_emit_ki64(e, settings[i].name, value[i]);
+    if (k->admin)
+        tr_emit_kbool(e, "admin", true);
+    tr_emit_obj_end(e);
+}
+
+/* ---- the admin key ---- */
+
+int tr_key_file_admin(const char *text, struct tr_keys *out, struct tr_errbuf *err)
+{
+    static const char lead[] = "sha256:";
+    struct tr_key k = tr_key_defaults;
+    size_t len = strlen(text);
+
+    k.admin = true;
+    memcpy(k.name, TR_KEY_ADMIN_NAME, sizeof(TR_KEY_ADMIN_NAME));
+    if (strncmp(text, lead, sizeof(lead) - 1) == 0) {
+        if (tr_sha256_parse(text + sizeof(lead) - 1, len - (sizeof(lead) - 1), k.hash))
+            return tr_errf(err, -EINVAL,
+                           "--admin-key: behind sha256: are 64 hexadecimal digits, the SHA-256 of "
+                           "the key");
+    } else if (len > TR_KEY_TEXT_BYTES) {
+        return tr_errf(err, -EINVAL, "--admin-key is longer than %d bytes", TR_KEY_TEXT_BYTES);
+    } else {
+        tr_sha256(text, len, k.hash);
+    }
+    const struct tr_key *same = tr_keys_match(out, k.hash);
+    if (same)
+        return tr_errf(err, -EINVAL, "--admin-key is the key of %s in --api-keys", same->name);
+    out->row[out->n++] = k;
+    return 0;
+}
+
+/* ---- places ---- */
+
+static uint32_t place_of(const struct tr_key_places *p, const char *name)
+{
+    uint32_t i = 0;
+
+    while (i < TR_KEYS_MAX && (!p->seen[i] || strcmp(p->name[i], name) != 0))
+        i++;
+    return i;
+}
+
+/* There is one that this file has not: it has no more rows than there are places. */
+static uint32_t oldest_place(const struct tr_key_places *p)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < TR_KEYS_MAX; i++)
+        if (p->seen[i] < p->seen[best])
+            best = i;
+    return best;
+}
+
+void tr_key_places_give(struct tr_key_places *p, struct tr_keys *k)
+{
+    p->files++;
+    for (uint32_t i = 0; i < k->n && i < TR_KEYS_MAX; i++) {
+        k->row[i].index = place_of(p, k->row[i].name);
+        if (k->row[i].index < TR_KEYS_MAX)
+            p->seen[k->row[i].index] = p->files;
+    }
+    for (uint32_t i = 0; i < k->n && i < TR_KEYS_MAX; i++) {
+        struct tr_key *row = &k->row[i];
+        if (row->index < TR_KEYS_MAX)
+            continue;
+        row->index = oldest_place(p);
+        memcpy(p->name[row->index], row->name, sizeof(row->name));
+        p->seen[row->index] = p->files;
+    }
+}
