@@ -9,30 +9,31 @@ import re
 import sys
 
 PAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs/proxies.md")
-SETTINGS = ("ours", "default")
+COLUMNS = {"rolling": ("HTTP/1.1", "HTTP/2", "no grace", "kill -9")}
+SETTINGS = ("ours", "default")  # of all others
 
 
-def table(rows):
-    out = "| | ours | default |\n|---|---|---|\n"
-    return out + "".join("| %s | %s |\n" % (row, " | ".join(cells.get(s, "") for s in SETTINGS)) for row, cells in rows.items())
+def table(rows, columns):
+    out = "| | %s |\n|%s\n" % (" | ".join(columns), "---|" * (len(columns) + 1))
+    return out + "".join("| %s | %s |\n" % (row, " | ".join(cells.get(c, "") for c in columns)) for row, cells in rows.items())
 
 
 def main():
     told = {}
     with open(sys.argv[1], encoding="utf-8") as f:
         for proxy, setting, row, words in map(json.loads, f):
-            told.setdefault(proxy, {}).setdefault(row, {})[setting] = words
+            told.setdefault(proxy, {}).setdefault(row, {})[setting] = str(words)
     with open(PAGE, encoding="utf-8") as f:
         page = f.read()
 
     def put(m):
-        rows = {}
+        rows, columns = {}, COLUMNS.get(m[2], SETTINGS)
         for line in m[3].splitlines()[2:]:
             name, *cells = (x.strip() for x in line.split("|")[1:-1])
-            rows[name] = dict(zip(SETTINGS, cells))
+            rows[name] = dict(zip(columns, cells))
         for name, cells in told.pop(m[2], {}).items():
             rows.setdefault(name, {}).update(cells)
-        return m[1] + table(rows) + m[4]
+        return m[1] + table(rows, columns) + m[4]
 
     page = re.sub(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end of measured -->)", put, page, flags=re.S)
     if told:
