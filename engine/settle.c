@@ -156,6 +156,11 @@ static void count_request(struct tr_sched *sc, const struct tr_seq *lead, const 
     tr_stat_add(sc->stat, TR_STAT_TOK_OVERRUN, b->overrun_tokens);
     tr_hist_add(sc->stat, TR_HIST_E2E,
                 b->finished_ns > b->arrival_ns ? b->finished_ns - b->arrival_ns : 0);
+    if (b->first_token_ns)
+        tr_hist_add(sc->stat, TR_HIST_DECODE,
+                    b->finished_ns > b->first_token_ns ? b->finished_ns - b->first_token_ns : 0);
+    tr_hist_add(sc->stat, TR_HIST_PROMPT_TOKENS, b->prompt_tokens);
+    tr_hist_add(sc->stat, TR_HIST_COMPLETION_TOKENS, b->completion_tokens);
     if (within_slo(sc, lead, b))
         tr_stat_add(sc->stat, TR_STAT_SLO, 1);
     /* Relaxed: for the next engine. */

@@ -47,6 +47,9 @@ struct tr_frontend_config {
     int reasoning;       /* the template */
     const char *version; /* of tokenring, for /version and tokenring_info */
     const char *backend; /* "cpu", "cuda", "sim": for /server_info and tokenring_info */
+    bool deterministic;  /* for tokenring_info: promise P10 holds */
+    bool compat_metrics; /* --compat-metrics */
+    uint32_t kv_block;   /* tokens in a KV block, for --compat-metrics */
     uint64_t created_s;  /* of the model: seconds since 1970, the same in all frontends */
 
     uint64_t heartbeat_ns;      /* keep-alive after so long without a byte; 0 never */

@@ -1,71 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frontend/metrics.c - GET /metrics: the sums of all statistics regions.
  *
- * Format: Prometheus text exposition 0.0.4.  Counters and histograms are added over all regions,
- * also those of processes that have died, so they only grow; gauges only over the living: without an
- * engine nothing runs, waits or holds blocks.  How far the ledger is behind is then not known. */
+ * In OpenMetrics 1.0 for who would rather have that, else in the text format 0.0.4.  `_created` and
+ * exemplars are left out.  No label tells of a request, a key or a client: the page is open. */
+#include "frontend/accept.h"
 #include "frontend/api.h"
+#include "frontend/figures.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-static void put(struct tr_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+enum {
+    LABEL_BYTES = 300
+}; /* of one: a name of the model has at most 127 bytes, escaped twice that */
 
-static void put(struct tr_emit *e, const char *fmt, ...)
+static const char text_type[] = "text/plain; version=0.0.4; charset=utf-8";
+static const char open_type[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/* A tie is OpenMetrics': who names it can read it. */
+static bool wants_open(const struct tr_http_request *rq)
 {
-    char buf[512];
-    va_list ap;
+    static const struct tr_media open = {"application", "openmetrics-text", "1.0.0"};
+    static const struct tr_media text = {"text", "plain", "0.0.4"};
+    struct tr_slice accept = tr_http_field(rq->http, "accept");
+    unsigned q = tr_accept_q(accept, &open, true);
 
-    va_start(ap, fmt);
-    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it loses va_start when it inlines this */
-    int n = vsnprintf(buf, sizeof(buf), fmt, ap);
-    va_end(ap);
-    tr_emit_bytes(e, buf, (size_t)n < sizeof(buf) ? (size_t)n : sizeof(buf) - 1);
+    return q && q >= tr_accept_q(accept, &text, false);
 }
 
-static bool alive(const struct tr_fe *fe, uint32_t region)
+static void put_info(const struct tr_expo *x, const struct tr_frontend_config *c)
 {
-    const struct tr_control *c = fe->shm->control;
+    char labels[4 * LABEL_BYTES];
+    size_t n = 0;
+    const char *const rows[][2] = {{"version", c->version},
+                                   {"backend", c->backend},
+                                   {"model", c->served_name},
+                                   {"deterministic", c->deterministic ? "true" : "false"}};
 
-    if (region == TR_STAT_ENGINE) /* one that still loads has not said anything either */
-        return atomic_load_explicit(&c->engine_alive, memory_order_relaxed) &&
-               atomic_load_explicit(&fe->shm->rings->ready, memory_order_relaxed) ==
-                   atomic_load_explicit(&c->engine_epoch, memory_order_relaxed);
-    if (region < TR_STAT_AREA0)
-        return true;
-    return atomic_load_explicit(&c->area_alive[region - TR_STAT_AREA0], memory_order_relaxed);
-}
-
-static uint64_t sum(const struct tr_fe *fe, unsigned id)
-{
-    bool gauge = tr_stat_rows[id].kind == TR_KIND_GAUGE;
-    uint64_t total = 0;
-
-    for (uint32_t r = 0; r < TR_STAT_AREA0 + fe->shm->config.n_areas; r++) {
-        const struct tr_stat *s = fe->shm->stat[r];
-        if (s && (!gauge || alive(fe, r)))
-            total += atomic_load_explicit(&s->value[id], memory_order_relaxed);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (i)
+            labels[n++] = ',';
+        n += tr_expo_label(labels + n, LABEL_BYTES - 1, rows[i][0], rows[i][1] ? rows[i][1] : "");
     }
-    return total;
+    tr_expo_family(x, "info", TR_EXPO_INFO,
+                   "What is served here; deterministic: the same request gives the same tokens.");
+    tr_expo_count(x, "info", labels, 1);
 }
 
-static void put_row(struct tr_emit *e, const struct tr_fe *fe, unsigned id, const char *metric)
+static void put_processes(const struct tr_expo *x, const struct tr_figures *f, bool ready)
 {
-    const struct tr_stat_row *row = &tr_stat_rows[id];
-    const char *open = *row->labels ? "{" : "", *close = *row->labels ? "}" : "";
-
-    if (id == TR_STAT_LEDGER_LAG_US && !alive(fe, TR_STAT_ENGINE))
-        return;
-    if (id == TR_STAT_LEDGER_LAG_US)
-        put(e, "tokenring_%s %.6f\n", metric, (double)sum(fe, id) / 1e6);
-    else
-        put(e, "tokenring_%s%s%s%s %llu\n", metric, open, row->labels, close,
-            (unsigned long long)sum(fe, id));
+    tr_expo_family(x, "ready", TR_EXPO_GAUGE, "1 while /readyz says that requests are taken.");
+    tr_expo_count(x, "ready", "", ready);
+    tr_expo_family(x, "processes", TR_EXPO_GAUGE,
+                   "Processes that serve: an engine that has loaded, frontends.");
+    tr_expo_count(x, "processes", "role=\"engine\"", f->engine);
+    tr_expo_count(x, "processes", "role=\"frontend\"", f->frontends);
 }
 
-/* All rows of one metric stand together under one HELP and TYPE. */
-static void put_metric(struct tr_emit *e, const struct tr_fe *fe, unsigned id)
+static void put_row(const struct tr_expo *x, const struct tr_figures *f, unsigned id,
+                    const char *metric)
+{
+    if (id != TR_STAT_LEDGER_LAG_US)
+        tr_expo_count(x, metric, tr_stat_rows[id].labels, f->value[id]);
+    else if (f->engine) /* without one nobody knows */
+        tr_expo_real(x, metric, "", (double)f->value[id] / 1e6);
+}
+
+/* All rows of one metric stand together. */
+static void put_metric(const struct tr_expo *x, const struct tr_figures *f, unsigned id)
 {
     const struct tr_stat_row *row = &tr_stat_rows[id];
     const char *metric = id == TR_STAT_LEDGER_LAG_US ? "ledger_lag_seconds" : row->metric;
@@ -73,74 +74,38 @@ static void put_metric(struct tr_emit *e, const struct tr_fe *fe, unsigned id)
     for (unsigned i = 0; i < id; i++)
         if (strcmp(tr_stat_rows[i].metric, row->metric) == 0)
             return;
-    put(e, "# HELP tokenring_%s %s\n", metric, row->help);
-    put(e, "# TYPE tokenring_%s %s\n", metric, row->kind == TR_KIND_COUNTER ? "counter" : "gauge");
+    tr_expo_family(x, metric, row->kind == TR_KIND_COUNTER ? TR_EXPO_COUNTER : TR_EXPO_GAUGE,
+                   row->help);
     for (unsigned i = id; i < TR_STAT_N; i++)
         if (strcmp(tr_stat_rows[i].metric, row->metric) == 0)
-            put_row(e, fe, i, metric);
-}
-
-static void put_hist(struct tr_emit *e, const struct tr_fe *fe, unsigned id)
-{
-    const struct tr_hist_row *row = &tr_hist_rows[id];
-    uint64_t bucket[TR_HIST_BUCKETS + 1] = {0}, sum_ns = 0, run = 0;
-
-    for (uint32_t r = 0; r < TR_STAT_AREA0 + fe->shm->config.n_areas; r++) {
-        const struct tr_stat *s = fe->shm->stat[r];
-        if (!s)
-            continue;
-        for (unsigned b = 0; b <= TR_HIST_BUCKETS; b++)
-            bucket[b] += atomic_load_explicit(&s->hist[id].bucket[b], memory_order_relaxed);
-        sum_ns += atomic_load_explicit(&s->hist[id].sum_ns, memory_order_relaxed);
-    }
-    put(e, "# HELP tokenring_%s %s\n", row->metric, row->help);
-    put(e, "# TYPE tokenring_%s histogram\n", row->metric);
-    for (unsigned b = 0; b < TR_HIST_BUCKETS; b++) {
-        run += bucket[b];
-        put(e, "tokenring_%s_bucket{le=\"%g\"} %llu\n", row->metric, tr_hist_bounds[b],
-            (unsigned long long)run);
-    }
-    run += bucket[TR_HIST_BUCKETS];
-    put(e, "tokenring_%s_bucket{le=\"+Inf\"} %llu\n", row->metric, (unsigned long long)run);
-    put(e, "tokenring_%s_sum %.9f\n", row->metric, (double)sum_ns / 1e9);
-    /* The count that fits the buckets, which were read one by one while others wrote. */
-    put(e, "tokenring_%s_count %llu\n", row->metric, (unsigned long long)run);
-}
-
-/* A label value: what would end it is escaped. */
-static void put_label(struct tr_emit *e, const char *name, const char *value, bool last)
-{
-    put(e, "%s=\"", name);
-    for (const char *p = value ? value : ""; *p; p++) {
-        if (*p == '\n')
-            put(e, "\\n");
-        else if (*p == '"' || *p == '\\')
-            put(e, "\\%c", *p);
-        else
-            tr_emit_bytes(e, p, 1);
-    }
-    put(e, last ? "\"" : "\",");
+            put_row(x, f, i, metric);
 }
 
 void tr_api_metrics(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx)
 {
     struct tr_fe *fe = ctx;
     struct tr_emit *e = &fe->json;
+    struct tr_expo expo = {e, wants_open(rq), "tokenring_", ""};
+    struct tr_figures f;
 
-    (void)rq;
+    tr_figures_take(&f, fe);
     tr_emit_reset(e);
-    put(e, "# HELP tokenring_info What is served here.\n# TYPE tokenring_info gauge\n");
-    put(e, "tokenring_info{");
-    put_label(e, "version", fe->cfg->version, false);
-    put_label(e, "backend", fe->cfg->backend, false);
-    put_label(e, "model", fe->cfg->served_name, true);
-    put(e, "} 1\n");
+    put_info(&expo, fe->cfg);
+    put_processes(&expo, &f, tr_fe_ready(fe) == TR_OK);
     for (unsigned i = 0; i < TR_STAT_N; i++)
-        put_metric(e, fe, i);
-    for (unsigned i = 0; i < TR_HIST_N; i++)
-        put_hist(e, fe, i);
-    if (e->failed)
+        put_metric(&expo, &f, i);
+    for (unsigned i = 0; i < TR_HIST_N; i++) {
+        const struct tr_hist_row *row = &tr_hist_rows[i];
+        tr_expo_family(&expo, row->metric, TR_EXPO_HISTOGRAM, row->help);
+        tr_expo_hist(&expo, row->metric, row->scale, &f.hist[i]);
+    }
+    if (fe->cfg->compat_metrics)
+        tr_metrics_compat(e, expo.open, &f, fe->cfg);
+    tr_expo_end(&expo);
+    if (e->failed) {
         tr_exchange_error(x, TR_ERR_INTERNAL, NULL, NULL);
-    else
-        tr_exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", e->buf, e->len);
+        return;
+    }
+    tr_exchange_header(x, "Vary", "Accept");
+    tr_exchange_reply(x, 200, expo.open ? open_type : text_type, e->buf, e->len);
 }

@@ -15,7 +15,7 @@
 enum tr_stat_id {
 #define C(symbol, metric, labels, help) TR_STAT_##symbol,
 #define G(symbol, metric, labels, help) TR_STAT_##symbol,
-#define H(symbol, metric, help)
+#define H(symbol, metric, scale, help)
 #include "shm/stat.def"
 #undef C
 #undef G
@@ -26,7 +26,7 @@ enum tr_stat_id {
 enum tr_hist_id {
 #define C(symbol, metric, labels, help)
 #define G(symbol, metric, labels, help)
-#define H(symbol, metric, help) TR_HIST_##symbol,
+#define H(symbol, metric, scale, help) TR_HIST_##symbol,
 #include "shm/stat.def"
 #undef C
 #undef G
@@ -38,7 +38,7 @@ enum { TR_HIST_BUCKETS = 24 };
 
 struct tr_hist {
     _Atomic uint64_t bucket[TR_HIST_BUCKETS + 1]; /* not cumulative; the last is +Inf */
-    _Atomic uint64_t sum_ns;
+    _Atomic uint64_t sum;                         /* nanoseconds, or tokens: as the scale is */
     _Atomic uint64_t count;
 };
 
@@ -62,17 +62,28 @@ struct tr_stat_row {
     const char *metric, *labels, *help;
 };
 extern const struct tr_stat_row tr_stat_rows[TR_STAT_N];
+
+/* What a histogram counts, and how finely.  Values are added in nanoseconds, or in tokens. */
+enum tr_hist_scale {
+    TR_SCALE_SHORT, /* work for one event: 1 us to 1 s */
+    TR_SCALE_GAP, /* what a reader sees between tokens: 0.1 ms to 4 minutes, finest at 1 to 100 ms */
+    TR_SCALE_LONG, /* first tokens, whole requests: 1 ms to 10 minutes */
+    TR_SCALE_TOKENS,
+    TR_SCALE_N
+};
 struct tr_hist_row {
     const char *metric, *help;
+    enum tr_hist_scale scale;
 };
 extern const struct tr_hist_row tr_hist_rows[TR_HIST_N];
-extern const double tr_hist_bounds[TR_HIST_BUCKETS]; /* upper bounds, seconds, rising */
+/* Upper bounds, rising; seconds or tokens. */
+extern const double tr_hist_bounds[TR_SCALE_N][TR_HIST_BUCKETS];
 
 /* The writer of the region. */
 void tr_stat_beat(struct tr_stat *s, uint64_t now_ns);
 void tr_stat_add(struct tr_stat *s, enum tr_stat_id id, uint64_t n);
 void tr_stat_set(struct tr_stat *s, enum tr_stat_id id, uint64_t value);
-void tr_hist_add(struct tr_stat *s, enum tr_hist_id id, uint64_t ns);
-void tr_hist_add_n(struct tr_stat *s, enum tr_hist_id id, uint64_t ns, uint64_t n); /* n times */
+void tr_hist_add(struct tr_stat *s, enum tr_hist_id id, uint64_t value);
+void tr_hist_add_n(struct tr_stat *s, enum tr_hist_id id, uint64_t value, uint64_t n); /* n times */
 
 #endif

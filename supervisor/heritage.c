@@ -333,6 +333,10 @@ static void configure_frontend(struct tr_heritage *h, const struct tr_shm_config
                                     .tls_cert = *o->tls_cert ? o->tls_cert : NULL,
                                     .tls_key = *o->tls_key ? o->tls_key : NULL,
                                     .cors_origin = *o->cors ? o->cors : NULL};
+    h->frontend.compat_metrics = o->compat_metrics;
+    h->frontend.kv_block = TR_KV_BLOCK;
+    h->frontend.deterministic =
+        h->engine.ops == &tr_backend_sim || h->engine.backend.math != TR_MATH_BLAS;
 }
 
 /* Nobody but `top` needs it: a place that was not asked for by name may be missing. */

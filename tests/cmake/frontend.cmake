@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+tr_unit_test(frontend accept)
+tr_unit_test(frontend exposition)
 tr_unit_test(frontend outbuf)
 tr_unit_test(frontend sse)
 tr_unit_test(frontend page)
@@ -42,6 +44,7 @@ endif()
 add_executable(bench_long_messages EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tools/bench/long_messages.c)
 target_link_libraries(bench_long_messages PRIVATE testfe tr_flags)
 
+tr_fuzz(accept frontend)
 tr_fuzz(json frontend)
 tr_fuzz(anthropic_body frontend)
 tr_fuzz(messages frontend)

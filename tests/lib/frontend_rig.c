@@ -24,6 +24,7 @@ void tr_rig_defaults(struct tr_rig *r)
     r->n_ctx = 512;
     r->cfg = (struct tr_frontend_config){
         .served_name = "sim",
+        .deterministic = true,
         .model_stem = "sim-stem",
         .tool_format = -1,
         .reasoning = -1,

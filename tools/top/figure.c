@@ -110,12 +110,12 @@ static void add_up(struct tr_top_figures *f, const struct tr_top_snap *then)
     }
 }
 
-static struct tr_top_spread spread(const struct tr_top_hist *h)
+static struct tr_top_spread spread(const struct tr_top_hist *h, enum tr_hist_id id)
 {
     return (struct tr_top_spread){.n = tr_top_hist_count(h),
-                                  .p50 = tr_top_quantile(h, 0.5),
-                                  .p90 = tr_top_quantile(h, 0.9),
-                                  .p99 = tr_top_quantile(h, 0.99)};
+                                  .p50 = tr_top_quantile(h, id, 0.5),
+                                  .p90 = tr_top_quantile(h, id, 0.9),
+                                  .p99 = tr_top_quantile(h, id, 0.99)};
 }
 
 static void spread_all(struct tr_top_figures *f, const struct tr_top_snap *then)
@@ -123,8 +123,8 @@ static void spread_all(struct tr_top_figures *f, const struct tr_top_snap *then)
     for (unsigned k = 0; k < TR_TOP_LATENCIES; k++) {
         const struct tr_top_hist *now = &f->snap->hist[latency_hist[k]];
         struct tr_top_hist d = tr_top_hist_since(now, &then->hist[latency_hist[k]]);
-        f->last[k] = spread(&d);
-        f->all[k] = spread(now);
+        f->last[k] = spread(&d, latency_hist[k]);
+        f->all[k] = spread(now, latency_hist[k]);
     }
     struct tr_top_hist steps =
         tr_top_hist_since(&f->snap->hist[TR_HIST_STEP], &then->hist[TR_HIST_STEP]);

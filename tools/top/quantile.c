@@ -25,16 +25,17 @@ uint64_t tr_top_hist_count(const struct tr_top_hist *h)
     return n;
 }
 
-double tr_top_quantile(const struct tr_top_hist *h, double q)
+double tr_top_quantile(const struct tr_top_hist *h, enum tr_hist_id id, double q)
 {
+    const double *bounds = tr_hist_bounds[tr_hist_rows[id].scale];
     double n = (double)tr_top_hist_count(h), rank = q * n, below = 0;
     if (n == 0)
         return NAN;
     for (unsigned b = 0; b < TR_HIST_BUCKETS; b++) {
-        double in = (double)h->bucket[b], low = b ? tr_hist_bounds[b - 1] : 0;
+        double in = (double)h->bucket[b], low = b ? bounds[b - 1] : 0;
         if (in > 0 && below + in >= rank)
-            return low + (tr_hist_bounds[b] - low) * fmax(rank - below, 0) / in;
+            return low + (bounds[b] - low) * fmax(rank - below, 0) / in;
         below += in;
     }
-    return tr_hist_bounds[TR_HIST_BUCKETS - 1];
+    return bounds[TR_HIST_BUCKETS - 1];
 }

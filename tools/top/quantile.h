@@ -14,8 +14,8 @@ struct tr_top_hist tr_top_hist_since(const struct tr_top_hist *now, const struct
 
 uint64_t tr_top_hist_count(const struct tr_top_hist *h);
 
-/* Seconds below which the part q (0..1) of the values lies, as if they lay evenly within a bucket.
+/* Seconds (tokens, if that is the scale of `id`) below which the part q (0..1) of the values lies, as if they lay evenly within a bucket.
  * In the last bucket, which has no end: its lower bound.  NAN without values. */
-double tr_top_quantile(const struct tr_top_hist *h, double q);
+double tr_top_quantile(const struct tr_top_hist *h, enum tr_hist_id id, double q);
 
 #endif

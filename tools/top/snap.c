@@ -81,7 +81,7 @@ void tr_top_snap_take(struct tr_top_snap *s, const struct tr_top_view *v, uint64
         for (unsigned k = 0; k < TR_HIST_N; k++)
             add_hist(&s->hist[k], &v->stat[i]->hist[k]);
     }
-    s->step_ns = u64(&v->stat[TR_STAT_ENGINE]->hist[TR_HIST_STEP].sum_ns);
+    s->step_ns = u64(&v->stat[TR_STAT_ENGINE]->hist[TR_HIST_STEP].sum);
     for (uint32_t i = 0; i < s->n_slots; i++)
         take_slot(&s->slot[i], &v->slots->slot[i], c, now_ns);
 }
