@@ -2,6 +2,8 @@
 """What is claimed and measured of every proxy, whatever it is: each function takes a Front, makes claims
 with check() where a `must` says so, and returns figures for tell()."""
 from rig import *
+import oip
+from websocket import WebSocket
 
 COMP, CHAT = "/v1/completions", "/v1/chat/completions"
 
@@ -123,6 +125,202 @@ def silence(port, seconds, server_us_per_token, headers=(), stream=True):
     return out
 
 
+def silences(make, setting, name):
+    """Longer than 50 and 60 s, which are the usual limits: with keep-alives, without, and in one piece, all
+    at the same time.  Returns a function that waits for it and tells."""
+    box = []
+
+    def measure():
+        us = 20000
+        with Server(sim_prefill_us=us, prefill_chunk=16, prefix_cache="off") as beats, \
+                Server(sim_prefill_us=us, prefill_chunk=16, prefix_cache="off", heartbeat_s=0) as mute:
+            with make(beats) as a, make(mute) as b:
+                box.extend(together([lambda: silence(a.port, 70, us), lambda: silence(a.port, 70, us, stream=False),
+                                     lambda: silence(b.port, 70, us)]))
+    thread = threading.Thread(target=measure, daemon=True)
+    thread.start()
+
+    def told():
+        thread.join(300)
+        if not check(len(box) == 3 and all(isinstance(x, dict) for x in box), f"{name}: silence was measured", box):
+            return box
+        for row, r in zip(("70 s of prefill, streamed", "70 s, in one piece", "70 s, streamed, no keep-alives"), box):
+            tell(name, setting, row, "whole" if r["whole"] else "ends after %.0f s: %s" % (r["after"], r["what"][:60]))
+        return [r["whole"] for r in box]
+    return told
+
+
+# ---- other carriers -----------------------------------------------------------------------------
+
+def h2_post(session, body, rid="", headers=()):
+    fields = [(":method", "POST"), (":scheme", "https"), (":authority", "localhost"), (":path", COMP),
+              ("content-type", "application/json"), *headers]
+    return session.request(fields + ([("x-request-id", rid)] if rid else []), body=json.dumps(body).encode())
+
+
+def over_h2(session, server, name):
+    """A stream of HTTP/2 through the proxy, whole, and one that is reset: ms until the service saw that."""
+    whole_one = h2_post(session, force(AB, prompt="x", max_tokens=50, stream=True))
+    whole_one.wait(whole_one.over)
+    check(whole_one.ended and whole_one.data.count(b"data: {") == 51 and whole_one.data.endswith(b"data: [DONE]\n\n"),
+          f"{name}: a stream of HTTP/2", whole_one.headers, whole_one.data[-200:], whole_one.reset)
+    rid = f"{name}-{random.random()}".replace(" ", "-")
+    f = h2_post(session, force(AB, prompt="x", max_tokens=3000, stream=True), rid)
+    f.wait(lambda: f.data.count(b"data: {") > 3)
+    at = time.time()
+    f.cancel()
+    row = server.row(rid)
+    session.close()
+    if check(row and row["reason"] == "client_disconnected", f"{name}: RST_STREAM cancels", row):
+        return 1e3 * (row["disconnect_at"] - at)
+    return 0.0
+
+
+def over_websocket(front, server, name):
+    """A stream on a WebSocket, whole, and one whose client leaves; the status if there is no WebSocket."""
+    w = WebSocket(front)
+    if w.status != 101:
+        return f"no: {w.status}"
+    ask = dict(force(AB, max_tokens=20), prompt="x")
+    w.start("a", ask)
+    end = w.end("a")
+    check(w.text("a") == "ab" * 20, f"{name}: a stream on a WebSocket", end)
+    w.start("b", dict(ask, max_tokens=3000))
+    rid = w.event("b", "response.started")["request_id"]
+    w.event("b", "output_text.delta")
+    at = time.time()
+    w.conn.close()
+    row = server.row(rid)
+    if check(row and row["reason"] == "client_disconnected", f"{name}: a WebSocket that is left cancels", row):
+        return "yes; cancelled after %.0f ms" % (1e3 * (row["disconnect_at"] - at))
+    return "yes; not cancelled"
+
+
+def over_grpc(session, server, name):
+    """The Open Inference Protocol: health, a stream, one that is cancelled."""
+    answer, code, text = oip.unary(session, oip.HEALTH + "Check")
+    equal((answer, code), (b"\x08\x01", oip.OK), f"{name}: health over gRPC {text}")
+    sampling = {"max_tokens": 20, "logit_bias": {str(AB): 100}, "temperature": 0}
+    call = oip.Call(session, oip.INFER + "ModelStreamInfer").write(oip.infer_request(sampling=sampling, stream=True)).done()
+    call.until_last()
+    end = call.end()
+    check(end[0] == oip.OK and "".join(a.text or "" for a in call.answers) == "ab" * 20, f"{name}: a stream of gRPC", end, call.answers)
+    rid = f"{name}-{random.random()}".replace(" ", "-")
+    call = oip.Call(session, oip.INFER + "ModelStreamInfer")
+    call.write(oip.infer_request(sampling=dict(sampling, max_tokens=3000), stream=True, id=rid)).done().read(3)
+    at = time.time()
+    call.cancel()
+    row = server.row(rid)
+    session.close()
+    if check(row and row["reason"] == "client_disconnected", f"{name}: a cancelled call of gRPC", row):
+        return "yes; cancelled after %.0f ms" % (1e3 * (row["disconnect_at"] - at))
+    return "yes; not cancelled"
+
+
+# ---- two services -------------------------------------------------------------------------------
+
+def ids_of(tap):
+    return [m[1].decode() for m in (re.search(rb"(?i)\r\nx-request-id: (\S+)\r\n", h) for h in tap.heads()) if m]
+
+
+def many(front, n, word, max_tokens=30):
+    """n streams, one after the other: {request id: "whole", "cut", or the status}."""
+    out = {}
+    for i in range(n):
+        rid = f"{word}-{i}-{random.randrange(1 << 30)}"
+        try:
+            st = front.stream(COMP, force(AB, prompt="x", max_tokens=max_tokens, stream=True), headers=[f"X-Request-Id: {rid}"])
+            with contextlib.closing(st.conn):
+                status, _, h = st.conn.head()
+                data = b""
+                while status == 200 and (part := st.conn.chunk()):
+                    data += part
+                out[rid] = status if status != 200 else "whole" if data.endswith(b"data: [DONE]\n\n") else "short"
+        except (OSError, EOFError, ValueError):
+            out[rid] = "cut"
+    return out
+
+
+def retries(make, name, setting):
+    """One of two services dies with every request in its hands: before a byte of its answer, and after."""
+    with Server(SIM) as s, Tap(s) as bad, Tap(s) as good, make(bad, good) as front:
+        for row, refuse in (("a service dies before its first byte", 0), ("after it", 2000)):
+            bad.refuse = refuse
+            bad.forget()
+            good.forget()
+            ends = list((got := many(front, 20, f"{name}-{refuse}")).values())
+            twice = [rid for rid in got if (ids_of(bad) + ids_of(good)).count(rid) > 1]
+            if refuse:
+                equal(twice, [], f"{name} {setting}: nothing is sent again behind the first byte")
+                check("short" not in ends, f"{name} {setting}: what was cut shows as cut", ends)
+            tell(name, setting, row, "%d of 20 whole, %d cut, %d refused; %d were sent again" % (
+                ends.count("whole"), ends.count("cut"), sum(isinstance(e, int) for e in ends), len(twice)))
+            if setting == "ours" and not refuse:
+                check(ends == ["whole"] * 20 and twice, f"{name}: each is answered by the other service", ends, len(twice))
+
+
+def drain(make, name, setting, grace=2):
+    """SIGTERM of one of two services under load: readiness goes, its streams end by themselves, new ones
+    find the other."""
+    with Server(SLOW, drain_grace_s=grace) as a, Server(SLOW, drain_grace_s=grace) as b, make(a, b) as front:
+        stop, short = threading.Event(), {}
+
+        def load(i):
+            while not stop.is_set():
+                short.update(many(front, 1, f"{name}-{i}", 20))
+        threads = [threading.Thread(target=load, args=(i,), daemon=True) for i in range(3)]
+        long = [{} for _ in range(6)]
+        threads += [threading.Thread(target=lambda d=d: d.update(many(front, 1, f"{name}-long", 400)), daemon=True) for d in long]
+        for t in threads:
+            t.start()
+        check(until(lambda: a.metric("requests_running") and b.metric("requests_running")), f"{name} {setting}: both have streams")
+        a.child.send_signal(signal.SIGTERM)
+        check(until(lambda: a.get("/health").status == 503), f"{name} {setting}: one is no longer ready")
+        equal(a.wait_exit(), 0, f"{name} {setting}: it ends by itself")
+        time.sleep(1)
+        stop.set()
+        for t in threads:
+            t.join(WAIT)
+        lost = [e for d in long for e in d.values() if e != "whole"]
+        failed = [e for e in short.values() if e != "whole"]
+        equal(lost, [], f"{name} {setting}: no stream that ran is lost")
+        if setting == "ours":
+            equal(failed, [], f"{name}: and no new one refused, of {len(short)}")
+        tell(name, setting, "drain of one of two", "6 long streams: %d lost; %d new ones: %d failed" % (len(lost), len(short), len(failed)))
+
+
+# ---- what is passed on --------------------------------------------------------------------------
+
+def passes(front, tap, name):
+    """Names of requests, traces, keys: unchanged there, and the name comes back.  What the service is told
+    of the client's address."""
+    sent = {"x-request-id": "name-1", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "tracestate": "a=b", "authorization": "Bearer key", "x-api-key": "key", "idempotency-key": "once",
+            "x-tokenring-resume": "1", "x-forwarded-for": "203.0.113.9"}
+    tap.forget()
+    r = front.post(COMP, force(AB, prompt="x", max_tokens=2), headers=[f"{k}: {v}" for k, v in sent.items() if k != "x-tokenring-resume"])
+    heads = tap.heads()
+    got = {}
+    for line in heads[-1].decode("latin-1").split("\r\n")[1:-2] if heads else []:
+        key, _, value = line.partition(": ")
+        got.setdefault(key.lower(), []).append(value)
+    for key in ("traceparent", "tracestate", "authorization", "x-api-key", "idempotency-key"):
+        equal(got.get(key), [sent[key]], f"{name}: {key} is passed on")
+    equal(r.status, 200, f"{name}: the answer")
+    return {"id": got.get("x-request-id") == ["name-1"] == [r.header("x-request-id")], "address": got.get("x-forwarded-for")}
+
+
+def compressed(front, tap, headers=("Accept-Encoding: gzip",)):
+    """How a stream comes to a client that takes gzip: its encoding, and in how many reads."""
+    with contextlib.closing(front.conn()) as c:
+        c.send(request("POST", COMP, force(AB, prompt="x", max_tokens=100, stream=True), headers))
+        _, _, h = c.head()
+        reads = 0
+        while not c.buf.endswith(b"0\r\n\r\n") and c.more(1 << 20):
+            reads += 1
+    return h.get("content-encoding", "none"), reads
+
+
 # ---- answers in one piece -----------------------------------------------------------------------
 
 def whole(front, name):
@@ -139,3 +337,35 @@ def whole(front, name):
             if r.status != status or not r.error:
                 wrong[path, len(data), r.status] = r.text[:200]
     equal(wrong, {}, f"{name}: each refusal is ours, none a 502")
+
+
+# ---- all of it ----------------------------------------------------------------------------------
+
+def everything(cls, setting, **options):
+    """What every proxy is asked, with one of its configurations."""
+    name = cls.name
+
+    def make(*upstreams):
+        return cls(*upstreams, setting=setting, **options)
+    quiet = silences(make, setting, name)
+    with Server(SLOW) as s, Tap(s) as tap, make(tap) as front:
+        direct = delays(tap.port, tap)
+        d = delays(front.port, tap)
+        tell(name, setting, "delay of an event, ms", f"{shown(d)} (without: {shown(direct)})")
+        check(d["median"] < 20 or setting == "default", f"{name}: events come one by one", d)
+        whole(front, f"{name} {setting}")
+        p = passes(front, tap, f"{name} {setting}")
+        check(p["id"] or setting == "default", f"{name}: the name of a request is passed on and comes back", p)
+        tell(name, setting, "name and trace of a request", "passed on" if p["id"] else "trace passed on, name replaced")
+        tell(name, setting, "address of the client", str(p["address"] and ", ".join(p["address"])))
+        tell(name, setting, "WebSocket", over_websocket(front, s, f"{name} {setting}"))
+        tell(name, setting, "HTTP/2 of clients (TLS)", "yes; reset seen after %.0f ms" % over_h2(front.h2(), s, f"{name} {setting}"))
+    with left_service(heartbeat_s=2) as s, make(s) as front:
+        for phase in PHASES:
+            ends = [leaves(front, s, phase, way) for way in ("close", "reset")]
+            tell(name, setting, f"leaving while {phase}", seen(None if None in ends else tuple(map(max, zip(*ends)))))
+            if setting == "ours":
+                check(None not in ends, f"{name}: a client that leaves, {phase}", ends)
+    retries(make, name, setting)
+    drain(make, name, setting)
+    return quiet()

@@ -8,13 +8,15 @@ A script here makes a subclass of Front for its proxy, starts it with the config
 claims and figures, and tells each figure with tell(proxy, setting, row, words); `run --write` puts them
 into docs/proxies.md.  PLACE is the venv of requirements.txt."""
 import os
+import ssl
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "system"))
 from lib import *  # noqa: E402
-from frames import Session  # noqa: E402
+from tls import TlsConn, TlsSession  # noqa: E402
 
 PLACE = os.environ.get("PLACE", "")
+TLS = {}  # paths of a certificate for localhost that signs itself, its key, and both in one file
 AB = 369  # a token of the default model whose text is "ab"
 SLOW = dict(SIM, sim_step_us=10000)  # a hundred events a second
 
@@ -24,6 +26,22 @@ def free():
     with contextlib.closing(socket.socket()) as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def certificate():
+    if not TLS:
+        d = tempfile.mkdtemp(prefix="tokenring-tls-")
+        os.chmod(d, 0o755)
+        TLS.update({name: f"{d}/{name}.pem" for name in ("cert", "key", "both")})
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
+                        TLS["key"], "-out", TLS["cert"], "-days", "2", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"], check=True, stderr=subprocess.DEVNULL)
+        with open(TLS["both"], "w", encoding="ascii") as out:
+            for name in ("cert", "key"):
+                with open(TLS[name], encoding="ascii") as f:
+                    out.write(f.read())
+        os.chmod(TLS["key"], 0o644)
+    return TLS
 
 
 def shipped(path, changes):
@@ -49,12 +67,13 @@ class Front:
     """One process of a proxy.  A subclass has `name`, `ports` (names of the ports it listens on; "http" is
     what conn() and the others of lib.py use) and write(), which puts its configuration into self.dir, with
     self.at[NAME] for its ports and self.up for those of its services, and returns the command."""
-    name, ports = "", ("http",)
-    env = None
+    name, ports, env = "", ("http",), None
 
     def __init__(self, *upstreams, setting="ours", **options):
         self.up = [u if isinstance(u, int) else u.port for u in upstreams]
         self.setting, self.options = setting, options
+        self.args = {"tls_cert": certificate()["cert"]}  # what tls.py looks for
+        self.context = ssl.create_default_context(cafile=TLS["cert"])
         for _ in range(5):  # another process may take a port before the proxy does
             if self._start():
                 return
@@ -110,6 +129,14 @@ class Front:
         self.stop()
         subprocess.run(["rm", "-rf", self.dir], check=False)
 
+    def https(self, **kw):
+        """A connection of HTTP/1 over TLS."""
+        return TlsConn(self.at["https"], self.context, **kw)
+
+    def h2(self, **kw):
+        """A session of HTTP/2 over TLS."""
+        return TlsSession(self, self.at["https"], **kw)
+
     conn, ask, get, post, raw, stream, responses = (Server.conn, Server.ask, Server.get, Server.post, Server.raw, Server.stream,
                                                     Server.responses)
 
@@ -121,6 +148,7 @@ class Call:
     def __init__(self, near, far):
         self.near, self.far = near, far
         self.asked, self.answered = [], []
+        self.before = 0  # pieces of answers that came before the last POST
         self.ended, self.ended_at = None, 0.0
 
     def requests(self):
@@ -130,18 +158,51 @@ class Call:
     def posts(self):
         return sum(head.startswith(b"POST") for head in self.requests())
 
-    def cut(self):
-        """The service is gone, with a reset."""
-        for s in (self.near, self.far):
-            with contextlib.suppress(OSError):
-                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                s.close()
+    def run(self, tap):
+        """Passes bytes on in both directions until both have ended, or one is reset."""
+        other = {self.near: self.far, self.far: self.near}
+        try:
+            while other:
+                for s in select.select(list(other), [], [])[0]:
+                    data = s.recv(65536)
+                    if s is self.near:
+                        self._asks(data)
+                    elif self._answers(data) > (1 << 60 if tap.refuse is None else tap.refuse):
+                        self.near.sendall(data[:tap.refuse])
+                        raise ConnectionAbortedError
+                    to = self.far if s is self.near else self.near
+                    if data:
+                        to.sendall(data)
+                    else:
+                        to.shutdown(socket.SHUT_WR)
+                        del other[s]
+        except (OSError, ValueError):  # one side is gone, or the tap is closed
+            self.ended, self.ended_at = self.ended or "RST", self.ended_at or time.monotonic()
+            for s in (self.near, self.far):
+                with contextlib.suppress(OSError):
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.near.close()
+        self.far.close()
+
+    def _asks(self, data):
+        now = time.monotonic()
+        if not data:
+            self.ended, self.ended_at = "FIN", now
+            return
+        self.asked.append((now, data))
+        if data.startswith(b"POST /v1/"):
+            self.before = len(self.answered)
+
+    def _answers(self, data):
+        """Bytes of the answer to the last POST, with these."""
+        self.answered.append((time.monotonic(), data))
+        return sum(len(b) for _, b in self.answered[self.before:]) if self.posts() else 0
 
 
 class Tap:
     """Passes connections on to a port, byte by byte as they come, and remembers them.  `refuse`: how many
-    bytes of an answer go through before it cuts the connection (None: all); 0: none, as a service that
-    dies with the request in its hands."""
+    bytes of the answer to a POST go through before it resets the connection (None: all); 0: none, as with
+    a service that dies with the request in its hands."""
 
     def __init__(self, service):
         self.service = service if isinstance(service, int) else service.port
@@ -165,54 +226,22 @@ class Tap:
                     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 call = Call(near, far)
                 self.calls.append(call)
-                threading.Thread(target=self._up, args=(call,), daemon=True).start()
-                threading.Thread(target=self._down, args=(call,), daemon=True).start()
-
-    def _up(self, call):
-        how = "FIN"
-        try:
-            while (data := call.near.recv(65536)):
-                call.asked.append((time.monotonic(), data))
-                call.far.sendall(data)
-        except OSError:
-            how = "RST"
-        call.ended_at, call.ended = time.monotonic(), how
-        with contextlib.suppress(OSError):
-            if how == "FIN":
-                call.far.shutdown(socket.SHUT_WR)
-            else:
-                call.far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                call.far.close()
-
-    def _down(self, call):
-        try:
-            while (data := call.far.recv(65536)):
-                call.answered.append((time.monotonic(), data))
-                if self.refuse is not None and sum(len(b) for _, b in call.answered) > self.refuse:
-                    call.near.sendall(data[:self.refuse])
-                    call.cut()
-                    return
-                call.near.sendall(data)
-            call.near.shutdown(socket.SHUT_WR)
-        except OSError:  # one side is gone, so the other one has to know
-            call.cut()
+                threading.Thread(target=call.run, args=(self,), daemon=True).start()
 
     def forget(self):
-        """Forgets calls that were made before."""
-        self.calls = []
-        return self
+        """Forgets what came before."""
+        self.calls = [c for c in self.calls if not c.ended]
+        for c in self.calls:
+            c.asked, c.answered, c.before = [], [], 0
 
-    def posts(self):
-        """How many requests with POST came through."""
-        return sum(c.posts() for c in self.calls)
+    def heads(self):
+        """The heads of all requests that came through, those with POST."""
+        return [head for c in self.calls for head in c.requests() if head.startswith(b"POST")]
 
     def close(self):
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
         self.sock.close()
-        for c in self.calls:
-            for s in (c.near, c.far):
-                s.close()
 
     def __enter__(self):
         return self
