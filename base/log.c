@@ -4,7 +4,9 @@
 #include "base/clock.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,13 +16,15 @@
 #include <unistd.h>
 
 /* One line stays below PIPE_BUF: a pipe takes it whole or not at all. */
-enum { LINE_MAX_BYTES = 2048 };
+enum { LINE_MAX_BYTES = 2048, HEAD_BYTES = 192, TAIL_BYTES = 8 };
+_Static_assert(HEAD_BYTES + TR_LOG_MEMBERS_BYTES + TAIL_BYTES <= PIPE_BUF, "whole or not at all");
 
 static const char *who_am_i = "tokenring";
 static bool as_json;
 static enum tr_log_level limit = TR_LOG_INFO;
 static int own_fd = -1; /* a pipe or terminal opened once more, so that it alone does not block */
 static bool is_socket;
+static _Atomic uint64_t dropped; /* relaxed: a figure */
 
 static const char *const level_name[] = {"error", "warn", "info", "debug"};
 
@@ -65,15 +69,39 @@ static void sanitise(char *s)
     }
 }
 
+static void drop(void)
+{
+    atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
+}
+
+uint64_t tr_log_dropped(void)
+{
+    return atomic_load_explicit(&dropped, memory_order_relaxed);
+}
+
 static void put_line(const char *line, size_t len)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    ssize_t n = -1;
     if (own_fd >= 0)
-        (void)!write(own_fd, line, len);
+        n = write(own_fd, line, len);
     else if (is_socket)
-        (void)!send(STDERR_FILENO, line, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+        n = send(STDERR_FILENO, line, len, MSG_DONTWAIT | MSG_NOSIGNAL);
     else if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT))
-        (void)!write(STDERR_FILENO, line, len);
+        n = write(STDERR_FILENO, line, len);
+    if (n != (ssize_t)len)
+        drop();
+}
+
+/* "2026-01-02T03:04:05.678Z" */
+static void put_time(char when[32])
+{
+    double now = tr_wall_s();
+    time_t sec = (time_t)now;
+    struct tm tm;
+    gmtime_r(&sec, &tm);
+    size_t n = strftime(when, 32, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(when + n, 32 - n, ".%03dZ", (int)((now - (double)sec) * 1000.0));
 }
 
 void tr_log(enum tr_log_level level, const char *fmt, ...)
@@ -87,23 +115,37 @@ void tr_log(enum tr_log_level level, const char *fmt, ...)
     va_end(ap);
     sanitise(msg);
 
-    double now = tr_wall_s();
-    time_t sec = (time_t)now;
-    struct tm tm;
-    gmtime_r(&sec, &tm);
     char when[32];
-    strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
-    int ms = (int)((now - (double)sec) * 1000.0);
+    put_time(when);
 
     char line[LINE_MAX_BYTES];
-    int n =
-        as_json
-            ? snprintf(
-                  line, sizeof(line),
-                  "{\"time\":\"%s.%03dZ\",\"level\":\"%s\",\"process\":\"%s\",\"msg\":\"%s\"}\n",
-                  when, ms, level_name[level], who_am_i, msg)
-            : snprintf(line, sizeof(line), "%s.%03dZ %-5s %s: %s\n", when, ms, level_name[level],
-                       who_am_i, msg);
+    int n = as_json
+                ? snprintf(line, sizeof(line),
+                           "{\"time\":\"%s\",\"level\":\"%s\",\"process\":\"%s\",\"msg\":\"%s\"}\n",
+                           when, level_name[level], who_am_i, msg)
+                : snprintf(line, sizeof(line), "%s %-5s %s: %s\n", when, level_name[level],
+                           who_am_i, msg);
     if (n > 0)
         put_line(line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
+}
+
+void tr_log_object(enum tr_log_level level, const char *name, const char *members, size_t len)
+{
+    char line[HEAD_BYTES + TR_LOG_MEMBERS_BYTES + TAIL_BYTES], when[32];
+    if (!tr_log_on(level))
+        return;
+    put_time(when);
+    int n = as_json
+                ? snprintf(line, HEAD_BYTES,
+                           "{\"time\":\"%s\",\"level\":\"%s\",\"process\":\"%s\",\"msg\":\"%s\",",
+                           when, level_name[level], who_am_i, name)
+                : snprintf(line, HEAD_BYTES, "%s %-5s %s: %s {", when, level_name[level], who_am_i,
+                           name);
+    if (n < 0 || n >= HEAD_BYTES || len > TR_LOG_MEMBERS_BYTES) {
+        drop();
+        return;
+    }
+    memcpy(line + n, members, len);
+    memcpy(line + n + len, "}\n", 2);
+    put_line(line, (size_t)n + len + 2);
 }

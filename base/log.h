@@ -8,6 +8,8 @@
 #define TR_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum tr_log_level { TR_LOG_ERROR, TR_LOG_WARN, TR_LOG_INFO, TR_LOG_DEBUG };
 
@@ -23,5 +25,15 @@ bool tr_log_on(enum tr_log_level level);
 /* Control bytes and invalid UTF-8 in the message become '?': nothing a client sends can forge a
  * line. */
 void tr_log(enum tr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* A line that programs read: `members` is the inside of a JSON object ("a":1,"b":"c"), made by our
+ * emitter and of printable ASCII.  As JSON they stand beside time, level and process, with "msg": name;
+ * as text the object follows the usual beginning and the name.  One that is longer than
+ * TR_LOG_MEMBERS_BYTES is dropped: half an object is none. */
+enum { TR_LOG_MEMBERS_BYTES = 3840 };
+void tr_log_object(enum tr_log_level level, const char *name, const char *members, size_t len);
+
+/* Lines of this process that were dropped, or lost their end. */
+uint64_t tr_log_dropped(void);
 
 #endif

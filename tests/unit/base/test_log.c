@@ -57,6 +57,11 @@ static void flood(int fds[2])
         cr_expect(strlen(p) > 1500 && strcmp(nl - 4, " end") == 0, "%.60s", p);
     }
     cr_expect_null(strstr(got, " 1999 x"), "what found no room is dropped");
+    size_t lines = 0;
+    for (size_t i = 0; i < len; i++)
+        lines += got[i] == '\0';
+    cr_expect_eq(lines + tr_log_dropped(), 2000, "and counted: %zu + %llu", lines,
+                 (unsigned long long)tr_log_dropped());
 }
 
 Test(log, a_full_pipe_drops_lines, .timeout = 20)
@@ -86,4 +91,27 @@ Test(log, lines_above_the_limit_are_not_written)
     release();
     got[drain(got, sizeof(got) - 1)] = '\0';
     cr_expect(strstr(got, "warn  test: this?one\n") && !strstr(got, "not this one"), "%s", got);
+}
+
+Test(log, an_object_is_the_message_of_a_text_line_and_part_of_one_of_json)
+{
+    static char long_one[TR_LOG_MEMBERS_BYTES + 1];
+    int fds[2];
+
+    cr_assert_eq(pipe(fds), 0);
+    capture(fds);
+    memset(long_one, ' ', sizeof(long_one));
+    tr_log_object(TR_LOG_INFO, "access", "\"a\":1", 5);
+    tr_log_object(TR_LOG_DEBUG, "access", "\"b\":1", 5);
+    tr_log_object(TR_LOG_INFO, "access", long_one, sizeof(long_one));
+    cr_expect_eq(tr_log_dropped(), 1, "half an object is none");
+    tr_log_init("test", true);
+    tr_log_object(TR_LOG_INFO, "access", long_one, sizeof(long_one) - 1);
+    tr_log_object(TR_LOG_INFO, "access", "\"c\":1", 5);
+    release();
+    got[drain(got, sizeof(got) - 1)] = '\0';
+    cr_expect_not_null(strstr(got, "Z info  test: access {\"a\":1}\n"));
+    cr_expect_null(strstr(got, "\"b\""));
+    cr_expect_not_null(strstr(got, "  }\n{\"time\":\"2"), "the longest one is whole");
+    cr_expect_not_null(strstr(got, "\"process\":\"test\",\"msg\":\"access\",\"c\":1}\n"));
 }
