@@ -102,6 +102,9 @@ static bool fill_ring(struct tr_sched *sc, uint32_t area, uint32_t slot,
     uint32_t n_ctx = sc->s->config.n_ctx;
     bool ok = copy_text(r->request_id, req->request_id, sizeof(r->request_id));
     ok &= copy_text(r->key, req->key, sizeof(r->key));
+    memcpy(&r->trace, &req->trace, offsetof(struct tr_trace, state));
+    ok &= copy_text(r->trace.state, req->trace.state, sizeof(r->trace.state));
+    r->stage = req->stage;
     ok = ok && req->prompt_len >= 1 && req->prompt_len <= n_ctx &&
          req->params.max_tokens <= n_ctx - req->prompt_len && req->extra_len <= TR_EXTRA_BYTES &&
          good_params(&req->params) &&

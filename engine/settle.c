@@ -93,6 +93,7 @@ static void add_choice(const struct tr_sched *sc, const struct tr_seq *q, struct
     b->overrun_tokens += r->overrun;
     if (first && (!b->first_token_ns || first < b->first_token_ns))
         b->first_token_ns = first;
+    tr_bill_started(b, r);
     if (r->finished_ns > b->finished_ns)
         b->finished_ns = r->finished_ns;
     if (q->n_out && r->finished_ns >= *last_ns) {
@@ -123,6 +124,7 @@ static struct tr_bill bill_of(const struct tr_sched *sc, const struct tr_seq *le
         .last_token = UINT32_MAX};
     memcpy(b.request_id, r->request_id, sizeof(b.request_id));
     memcpy(b.key, r->key, sizeof(b.key));
+    tr_bill_trace(&b, r);
     uint64_t last_ns = 0;
     for (uint32_t slot = lead->slot; slot != TR_NO_SLOT; slot = sc->seq[slot].group_next)
         add_choice(sc, &sc->seq[slot], &b, &last_ns);

@@ -36,6 +36,7 @@ static void add_choice(const struct tr_shm *s, uint32_t slot, struct tr_bill *b)
     b->cached_tokens += atomic_load_explicit(&r->cached_tokens, memory_order_relaxed);
     b->completion_tokens += counted;
     b->overrun_tokens += published - counted;
+    tr_bill_started(b, r);
     uint64_t first = atomic_load_explicit(&r->first_token_ns, memory_order_relaxed);
     if (first && (!b->first_token_ns || first < b->first_token_ns))
         b->first_token_ns = first;
@@ -74,6 +75,7 @@ static void settle_group(const struct tr_shm *s, uint32_t lead, struct tr_bill *
     b->arrival_ns = r->arrival_ns;
     b->finished_ns = tr_now_ns();
     b->last_token = UINT32_MAX;
+    tr_bill_trace(b, r);
     add_choice(s, lead, b);
     if (r->group_n <= 1)
         return;

@@ -5,6 +5,27 @@
 #include "shm/region.h"
 
 #include <errno.h>
+#include <string.h>
+
+void tr_bill_trace(struct tr_bill *b, const struct tr_ring *lead)
+{
+    memcpy(&b->trace, &lead->trace, sizeof(b->trace));
+    b->trace.state[TR_TRACE_STATE_BYTES - 1] = '\0';
+    b->stage = lead->stage;
+    b->admitted_ns = atomic_load_explicit(&lead->admitted_ns, memory_order_relaxed);
+    b->temperature = lead->params.temperature;
+    b->top_p = lead->params.top_p;
+    b->top_k = lead->params.top_k;
+    b->max_tokens = lead->params.max_tokens;
+    b->flags = lead->params.flags;
+}
+
+void tr_bill_started(struct tr_bill *b, const struct tr_ring *choice)
+{
+    uint64_t at = atomic_load_explicit(&choice->started_ns, memory_order_relaxed);
+    if (at && (!b->started_ns || at < b->started_ns))
+        b->started_ns = at;
+}
 
 uint64_t tr_bill_next(const struct tr_shm *s)
 {
@@ -48,6 +69,7 @@ int tr_bill_peek(const struct tr_shm *s, uint64_t at, struct tr_bill *out)
     *out = s->accounting->rec[at % TR_BILL_CAP];
     out->request_id[TR_ID_BYTES - 1] = '\0';
     out->key[TR_KEY_BYTES - 1] = '\0';
+    out->trace.state[TR_TRACE_STATE_BYTES - 1] = '\0';
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #define TR_SHM_BILL_H
 
 #include "shm/layout.h"
+#include "shm/trace.h"
 
 #include <stdbool.h>
 
@@ -26,6 +27,16 @@ struct tr_bill {
     uint32_t state;      /* enum tr_state, terminal: the worst of the choices */
     uint32_t finish;     /* enum tr_finish */
     uint32_t err;        /* enum tr_err */
+
+    /* For its span (ledger/span.h), of the lead. */
+    struct tr_trace trace;
+    struct tr_stages stage;
+    uint64_t admitted_ns, started_ns; /* started: the first of the choices */
+    double temperature, top_p;
+    int32_t top_k;
+    uint32_t max_tokens;
+    uint32_t flags; /* TR_REQ_* */
+    uint32_t pad;
 };
 
 struct tr_accounting {
@@ -45,6 +56,11 @@ struct tr_ledger_page {
 };
 
 struct tr_shm;
+struct tr_ring;
+
+/* Any role.  What the span needs of the lead's ring; and when a choice was begun. */
+void tr_bill_trace(struct tr_bill *b, const struct tr_ring *lead);
+void tr_bill_started(struct tr_bill *b, const struct tr_ring *choice);
 
 /* Engine.  The number that the next record will have: 1 + its place.  Stored in tr_ring.bill_seq of
  * all its slots BEFORE tr_bill_push, so that an engine that dies in between leaves numbers above the

@@ -9,6 +9,7 @@
 #define TR_SHM_REQUEST_H
 
 #include "shm/layout.h"
+#include "shm/trace.h"
 
 #include <stdbool.h>
 
@@ -65,6 +66,8 @@ struct tr_request {
     uint32_t pad2;
     char request_id[TR_ID_BYTES]; /* NUL-ended printable ASCII */
     char key[TR_KEY_BYTES];       /* id of the API key, "" without */
+    struct tr_trace trace;
+    struct tr_stages stage; /* submitted_ns: as it is pushed */
     /* followed by: uint32_t prompt[n_ctx], then uint8_t extra[TR_EXTRA_BYTES] */
 };
 

@@ -115,6 +115,8 @@ struct tr_ring {
     uint32_t group_n, group_k, group_lead, group_bill_prompt;
     char request_id[TR_ID_BYTES];
     char key[TR_KEY_BYTES];
+    struct tr_trace trace;
+    struct tr_stages stage;
     /* followed, at offsets of shm/layout.h, by
      *   uint32_t ids[n_ctx]    prompt, then output
      *   uint32_t steps[n_ctx]  step index of output i at steps[i]
