@@ -61,6 +61,9 @@ static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct 
         r->params.min_tokens = r->params.max_tokens;
     memcpy(r->request_id, a->request_id, sizeof(r->request_id));
     memcpy(r->key, a->key, sizeof(r->key));
+    r->trace = a->trace;
+    r->trace.operation = a->chat ? TR_OPERATION_CHAT : TR_OPERATION_TEXT;
+    r->stage = a->stage;
     uint32_t *ids = tr_request_prompt(s, ad->slot[k]);
     for (size_t i = 0; i < p->n; i++)
         ids[i] = (uint32_t)p->ids[i];

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "frontend/access.h"
 #include "frontend/key.h"
 #include "frontend/page.h"
 #include "frontend/params.h"
@@ -67,6 +68,17 @@ static const struct tr_dialect *const dialects[TR_APIS] = {
 #include "frontend/dialects.def"
 #undef X
 };
+
+const char *tr_dialect_word(unsigned api)
+{
+    static const char *const words[TR_APIS] = {
+#define X(id, name) [TR_API_##id] = #name,
+#include "frontend/dialects.def"
+#undef X
+    };
+
+    return api < TR_APIS ? words[api] : NULL;
+}
 
 const struct tr_dialect *tr_dialect_of(unsigned api)
 {
@@ -140,7 +152,10 @@ static int make_less(struct tr_task *t)
         return -EINVAL;
     if (tr_ask_translate(t->ask, t->dialect, &t->fault))
         return -EINVAL;
-    return tr_params_read(t->ask, t->dialect->api, &t->fault) ? name_back(t) : 0;
+    if (tr_params_read(t->ask, t->dialect->api, &t->fault))
+        return name_back(t);
+    t->ask->stage.parsed_ns = tr_now_ns();
+    return 0;
 }
 
 static int make_rest(struct tr_task *t)
@@ -189,6 +204,10 @@ void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct
     snprintf(a->request_id, sizeof(a->request_id), "%s", rq->request_id);
     tr_api_key(rq, a->key);
     a->arrival_ns = rq->arrived_ns;
+    if (x->access) {
+        a->trace = x->access->trace;
+        x->access->dialect = tr_dialect_word(t->dialect->api);
+    }
     a->created = (uint64_t)tr_wall_of_ns(rq->arrived_ns);
     a->timeout_ns = fe->cfg->timeout_ns;
     bool is_long = tr_task_is_long(t), good = read_headers(rq, a, &t->fault) == 0;

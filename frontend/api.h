@@ -18,6 +18,9 @@ struct tr_task;
  * its struct tr_fe. */
 const struct tr_route *tr_api_routes(size_t *n);
 
+/* What the access log calls a dialect. */
+const char *tr_dialect_word(unsigned api);
+
 /* The way of every POST that starts work: parse, check, encode (a worker if it is long), admit. */
 void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
                  const struct tr_dialect *dialect, enum tr_frame frame);

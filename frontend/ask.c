@@ -2,6 +2,7 @@
 /* frontend/ask.c - see ask.h. */
 #include "frontend/ask.h"
 
+#include "base/clock.h"
 #include "frontend/answer_grammar.h"
 #include "frontend/messages.h"
 #include "frontend/tools_prompt.h"
@@ -312,6 +313,7 @@ static int encode_chat(struct tr_ask *a, struct tr_fault *f)
     if (rc == 0)
         rc = tr_messages_render(&m, a->fe->chat, traits, a->fe->vocab, ctx, &out, f);
     if (rc == 0) {
+        a->stage.rendered_ns = tr_now_ns();
         const struct tr_json *own = a->continue_final ? tr_messages_final(m.messages) : NULL;
         a->reasoning_open =
             tr_reasoning_is_open(a->reasoning_format, out.text, out.len, own ? own->len : 0);
@@ -338,6 +340,8 @@ int tr_ask_encode(struct tr_ask *a, struct tr_fault *f)
     else
         rc = tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt",
                           "prompt must be a string, token ids, or a list of either.");
+    if (rc == 0)
+        a->stage.encoded_ns = tr_now_ns();
     if (rc == 0)
         rc = tr_answer_grammar(a, f);
     drop_body(a);

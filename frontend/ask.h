@@ -38,11 +38,13 @@ struct tr_ask {
     char request_id[TR_ID_BYTES];
     char key[TR_KEY_BYTES];
     uint64_t arrival_ns;
-    uint64_t created;    /* wall clock of the arrival, seconds */
-    bool resume_header;  /* X-Tokenring-Resume: 1 */
-    bool plain;          /* the answer is plain text (plain.h) */
-    bool counting;       /* only the number of its tokens is wanted, however many */
-    uint64_t timeout_ns; /* the shortest of field, header and --timeout-s; 0 none */
+    struct tr_trace trace;
+    struct tr_stages stage; /* how far it has come, and when */
+    uint64_t created;       /* wall clock of the arrival, seconds */
+    bool resume_header;     /* X-Tokenring-Resume: 1 */
+    bool plain;             /* the answer is plain text (plain.h) */
+    bool counting;          /* only the number of its tokens is wanted, however many */
+    uint64_t timeout_ns;    /* the shortest of field, header and --timeout-s; 0 none */
 
     char *kept; /* of a translation: what the dialect keeps of the request; or NULL */
     size_t kept_len;

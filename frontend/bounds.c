@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frontend/bounds.c - how much memory one stream can take; said at start. */
 #include "frontend/conn_priv.h"
+#include "frontend/access.h"
 #include "frontend/grpc.h"
 #include "frontend/h2.h"
 #include "frontend/stream.h"
@@ -22,9 +23,10 @@ void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bound
         .held = sizeof(struct tr_stream) + sizeof(struct tr_choice),
         .unsent = c->stream_buffer + (size_t)TR_EVENT_TEXT_CAP * JSON_BYTES,
         .logprobs = TR_EVENT_ENTRIES * tr_lp_estimate(true, TR_MAX_TOP),
+        .access = sizeof(struct tr_access),
         .kept = TR_VIEW_KEPT_BYTES,
         .ws = sizeof(struct tr_ws) + WSLAY_BYTES,
-        .ws_stream = sizeof(struct tr_ws_stream) + sizeof(struct tr_ws_delivery),
+        .ws_stream = sizeof(struct tr_ws_stream) + 2 * sizeof(struct tr_ws_delivery),
         .ws_replies = TR_WS_REPLIES,
         .kernel = tr_conn_kernel_bytes(&l),
         .h2_conn = tr_h2_conn_bytes(),

@@ -3,6 +3,7 @@
 #include "frontend/carrier.h"
 
 #include "base/clock.h"
+#include "frontend/access.h"
 #include "frontend/conn_priv.h"
 
 #include <errno.h>
@@ -50,6 +51,7 @@ static const char *granted_fields(const struct tr_http *h, char *buf, size_t cap
         return "authorization, content-type, accept, x-api-key, api-key, x-request-id, "
                "x-request-timeout, x-tokenring-resume, last-event-id, idempotency-key, "
                "anthropic-version, anthropic-beta, openai-organization, openai-project, "
+               "traceparent, tracestate, "
                "x-stainless-arch, x-stainless-lang, x-stainless-os, "
                "x-stainless-package-version, x-stainless-retry-count, x-stainless-runtime, "
                "x-stainless-runtime-version, x-stainless-timeout, x-stainless-read-timeout, "
@@ -114,8 +116,10 @@ bool tr_carrier_refuses(struct tr_httpd *d, struct tr_exchange *x, struct tr_htt
         no_route(x, allow);
         return true;
     }
+    tr_access_route(x, rq->route);
     if (d->ops.check && !(rq->route->flags & TR_ROUTE_OPEN))
         e = d->ops.check(d->ops.ctx, x, rq, &why);
+    tr_access_key(x->access, rq->key);
     if (e == TR_OK && h->content_length > d->lim->max_body)
         e = TR_ERR_BODY_TOO_LARGE;
     if (e == TR_OK && h->has_body && !tr_route_json_type(tr_http_field(h, "content-type")))

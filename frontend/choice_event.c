@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "frontend/access.h"
 #include "shm/lpring.h"
 
 #include <string.h>
@@ -55,6 +56,8 @@ static void note_content(struct tr_stream *s, struct tr_choice *ch, uint32_t tok
 {
     struct tr_stat *st = s->fe->stat;
 
+    if (s->x)
+        tr_access_at(s->x, TR_AT_FIRST_BYTE, now);
     if (!s->receipt.rec.first_byte_ns) {
         s->receipt.rec.first_byte_ns = now;
         if (!s->hold.adopted) /* else it is not known whether it is the first */

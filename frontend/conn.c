@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "frontend/access.h"
 #include "frontend/conn_priv.h"
 #include "frontend/timer.h"
 
@@ -105,6 +106,7 @@ static void expired(struct tr_conn *c, uint64_t now)
     } else {
         c->d->stats->timeouts++;
         c->keep = false;
+        tr_conn_note(c, NULL);
         tr_exchange_error(&c->x, TR_ERR_REQUEST_TIMEOUT, NULL, NULL);
     }
 }
@@ -149,6 +151,7 @@ void tr_conn_kill(struct tr_conn *c, enum tr_gone why)
     if (ops)
         ops->gone(owner, why);
     tr_conn_raw_gone(c, why);
+    tr_access_gone(&c->x, why);
     d->stats->unsent_bytes -= tr_outbuf_len(&c->out);
     d->stats->kernel_bytes -= c->written - c->acked;
     close(c->fd);
@@ -413,7 +416,30 @@ static struct tr_conn *new_conn(struct tr_httpd *d, int fd)
     return c;
 }
 
+static void set_peer(struct tr_peer *p, const struct sockaddr *sa)
+{
+    const struct sockaddr_in *v4 = (const void *)sa;
+    const struct sockaddr_in6 *v6 = (const void *)sa;
+    if (sa && sa->sa_family == AF_INET) {
+        *p = (struct tr_peer){.family = AF_INET, .port = ntohs(v4->sin_port)};
+        memcpy(p->addr, &v4->sin_addr, sizeof(v4->sin_addr));
+    } else if (sa && sa->sa_family == AF_INET6) {
+        *p = (struct tr_peer){.family = AF_INET6, .port = ntohs(v6->sin6_port)};
+        memcpy(p->addr, &v6->sin6_addr, sizeof(v6->sin6_addr));
+    }
+}
+
+const struct tr_peer *tr_conn_peer(const struct tr_conn *c)
+{
+    return &c->peer;
+}
+
 int tr_conn_accept(struct tr_httpd *d, int fd)
+{
+    return tr_conn_accept_from(d, fd, NULL);
+}
+
+int tr_conn_accept_from(struct tr_httpd *d, int fd, const struct sockaddr *peer)
 {
     struct tr_conn *c = NULL;
     d->stats->accepted++;
@@ -424,6 +450,7 @@ int tr_conn_accept(struct tr_httpd *d, int fd)
         close(fd);
         return -ENOMEM;
     }
+    set_peer(&c->peer, peer);
     set_options(fd, d->lim);
     event_assign(&c->ev, d->base, fd, EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, on_event,
                  c);

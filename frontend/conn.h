@@ -40,8 +40,17 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct tr_access_log;
 struct tr_conn;
 struct tr_httpd;
+struct sockaddr;
+
+/* The far end of a connection. */
+struct tr_peer {
+    uint8_t family; /* AF_INET, AF_INET6; 0: not known */
+    uint16_t port;
+    uint8_t addr[16];
+};
 
 struct tr_http_limits {
     size_t max_body;            /* bytes of a request body; more: 413 */
@@ -116,8 +125,15 @@ void tr_httpd_tick(struct tr_httpd *d);
 struct tr_tls;
 void tr_httpd_use_tls(struct tr_httpd *d, struct tr_tls *t);
 
+/* From now on its requests are noted (access.h).  Borrowed; it must outlive the connections. */
+void tr_httpd_use_access(struct tr_httpd *d, struct tr_access_log *l);
+struct tr_access_log *tr_httpd_access(const struct tr_httpd *d); /* or NULL */
+
 /* Takes over fd (non-blocking; closed on failure too).  0 or -ENOMEM. */
 int tr_conn_accept(struct tr_httpd *d, int fd);
+/* The same, and who it is; NULL: not known. */
+int tr_conn_accept_from(struct tr_httpd *d, int fd, const struct sockaddr *peer);
+const struct tr_peer *tr_conn_peer(const struct tr_conn *c);
 
 /* ---- the connection's own counts, for its exchange and for protocols ------------------- */
 

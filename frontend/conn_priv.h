@@ -58,7 +58,8 @@ struct tr_conn {
     struct tr_httpd *d;
     int fd;
     struct tr_tls_conn *tls; /* NULL: plain */
-    bool shaken;             /* its handshake is over, or there is none */
+    struct tr_peer peer;
+    bool shaken; /* its handshake is over, or there is none */
     enum tr_conn_state state;
     struct event ev;    /* edge-triggered: read, write, close */
     struct event timer; /* armed at or before the next deadline */
@@ -119,7 +120,8 @@ struct tr_httpd {
     struct tr_httpd_stats own, *stats; /* stats: own, or those of another one of this process */
     struct event *turn_ev, *again_ev, *deliver_ev;
     bool turn_due, again_due;
-    struct tr_tls *tls; /* of all connections; NULL: plain */
+    struct tr_tls *tls;           /* of all connections; NULL: plain */
+    struct tr_access_log *access; /* NULL: nothing is noted */
     unsigned
         handshakes; /* steps of them in this turn: they are the dearest thing a client can ask */
     bool draining;  /* idle connections are closed */
@@ -160,6 +162,8 @@ bool tr_conn_takes_more(const struct tr_conn *c); /* who waits for room is to be
 bool tr_conn_peer_lives(struct tr_conn *c);       /* else it was killed; sees a FIN too */
 
 /* intake.c */
+void tr_conn_note(struct tr_conn *c,
+                  const struct tr_http *h); /* once for each request (access.h) */
 char *tr_conn_take_body(struct tr_conn *c);
 void tr_conn_read(struct tr_conn *c);        /* READING: what has come, as far as it may be taken */
 size_t tr_conn_read_some(struct tr_conn *c); /* into the scratch: bytes, 0 if there are none now */

@@ -89,6 +89,10 @@ static void take_out(struct tr_conn *c)
 void tr_conn_deliver(struct tr_conn *c, struct tr_delivered *w)
 {
     uint64_t now = tr_now_ns();
+    if (c->state == TR_CONN_DEAD) {
+        w->done(w, c->acked);
+        return;
+    }
     if (!STAILQ_EMPTY(&c->deliveries))
         take_out(c); /* a new answer: asked soon again */
     w->until_ns = now + GIVE_UP_NS;

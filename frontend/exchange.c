@@ -65,10 +65,14 @@ void tr_exchange_error(struct tr_exchange *x, enum tr_err e, const char *message
                            .param = param,
                            .request_id = x->request_id ? x->request_id : ""};
 
+    if (x->access)
+        tr_access_error(x, e);
     if (x->ops->error)
         x->ops->error(x, &p);
     else
         reply_problem(x, &p);
+    if (x->access)
+        tr_access_over(x, true);
 }
 
 void tr_exchange_errorf(struct tr_exchange *x, enum tr_err e, const char *param, const char *fmt,

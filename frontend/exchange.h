@@ -30,6 +30,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct tr_access;
 struct tr_emit;
 struct tr_exchange;
 struct tr_key;
@@ -115,9 +116,17 @@ struct tr_exchange {
     void *owner;               /* NULL: nobody */
     tr_error_body *error_body; /* the route's, from when it is known; NULL: OpenAI's */
     const char *request_id;    /* the carrier's memory; NULL: not known yet */
+    struct tr_access *access;  /* what is noted of the request (access.h), or NULL */
     bool limited;              /* by the client, who says how many ... */
     uint64_t credit;           /* ... tokens of text may still be written */
 };
+
+/* ---- inside (access.c): the answer's status, its error; it is complete, or was cut ---- */
+
+void tr_access_answer(struct tr_exchange *x, int status);
+void tr_access_streams(struct tr_exchange *x);
+void tr_access_error(struct tr_exchange *x, enum tr_err e);
+void tr_access_over(struct tr_exchange *x, bool whole);
 
 /* ---- answering -------------------------------------------------------------------------- */
 
@@ -133,14 +142,22 @@ static inline int tr_exchange_header(struct tr_exchange *x, const char *name, co
 static inline void tr_exchange_reply(struct tr_exchange *x, int status, const char *type,
                                      const char *body, size_t len)
 {
+    if (x->access)
+        tr_access_answer(x, status);
     x->ops->reply(x, status, type, body, len);
+    if (x->access)
+        tr_access_over(x, true);
 }
 
 /* The same with a body from malloc, which is the exchange's from here on in every case. */
 static inline void tr_exchange_reply_give(struct tr_exchange *x, int status, const char *type,
                                           char *body, size_t len)
 {
+    if (x->access)
+        tr_access_answer(x, status);
     x->ops->reply_give(x, status, type, body, len);
+    if (x->access)
+        tr_access_over(x, true);
 }
 
 /* The error object of the route's dialect; `message` NULL: the table's sentence; `param` may be NULL.
@@ -158,6 +175,8 @@ tr_error_body tr_error_body_openai;
 /* Head of a stream: status 200, no-cache, no-transform, X-Accel-Buffering: no, Incremental: ?1. */
 static inline void tr_exchange_stream_begin(struct tr_exchange *x, const char *type)
 {
+    if (x->access)
+        tr_access_streams(x);
     x->ops->stream_begin(x, type);
 }
 
@@ -171,6 +190,8 @@ static inline void tr_exchange_stream_write(struct tr_exchange *x, const char *d
 static inline void tr_exchange_stream_end(struct tr_exchange *x)
 {
     x->ops->stream_end(x);
+    if (x->access)
+        tr_access_over(x, true);
 }
 
 /* Ends it so that the cut shows; `hard`: in any case, also if bytes that are on their way are lost.
@@ -178,6 +199,8 @@ static inline void tr_exchange_stream_end(struct tr_exchange *x)
 static inline void tr_exchange_stream_abort(struct tr_exchange *x, bool hard)
 {
     x->ops->stream_abort(x, hard);
+    if (x->access)
+        tr_access_over(x, false);
 }
 
 /* Writes what there is now instead of at the end of the turn.  Errors are reported later, from

@@ -4,6 +4,7 @@
 #include "frontend/fe.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "frontend/api.h"
 #include "frontend/grpc.h"
 #include "frontend/hold.h"
@@ -215,6 +216,8 @@ static void figures(struct tr_fe *fe)
     fe->turned_away_seen = st->turned_away;
     tr_stat_add(fe->stat, TR_STAT_CONNECTIONS_REFUSED, st->unanswered - fe->unanswered_seen);
     fe->unanswered_seen = st->unanswered;
+    tr_stat_add(fe->stat, TR_STAT_LOG_DROPPED, tr_log_dropped() - fe->dropped_seen);
+    fe->dropped_seen = tr_log_dropped();
     /* Relaxed: figures for people. */
     atomic_store_explicit(&a->streams, fe->n_streams, memory_order_relaxed);
     atomic_store_explicit(&a->connections, (uint32_t)st->open, memory_order_relaxed);
@@ -329,9 +332,13 @@ static int open_http(struct tr_fe *fe)
         .cors = c->cors_origin,
     };
     fe->httpd = tr_httpd_new(fe->base, fe->limits, &ops);
-    if (fe->httpd)
-        tr_httpd_use_tls(fe->httpd, fe->tls);
-    return fe->httpd ? 0 : -ENOMEM;
+    if (!fe->httpd)
+        return -ENOMEM;
+    fe->access.lines = c->access_log != TR_ACCESS_OFF;
+    fe->access.addresses = c->access_log == TR_ACCESS_ON;
+    tr_httpd_use_tls(fe->httpd, fe->tls);
+    tr_httpd_use_access(fe->httpd, &fe->access);
+    return 0;
 }
 
 /* The port for gRPC has no routes: HTTP/1 finds nothing there, and all of HTTP/2 is calls. */
@@ -344,6 +351,7 @@ static int open_grpc(struct tr_fe *fe)
         return -ENOMEM;
     tr_httpd_count_with(fe->grpcd, fe->httpd);
     tr_httpd_use_tls(fe->grpcd, fe->tls);
+    tr_httpd_use_access(fe->grpcd, &fe->access);
     fe->grpc = tr_grpc_new(fe, fe->grpcd);
     return fe->grpc ? 0 : -ENOMEM;
 }
@@ -419,6 +427,7 @@ void tr_fe_close(struct tr_fe *fe)
     tr_httpd_free(fe->httpd);
     tr_grpc_free(fe->grpc);
     tr_tls_close(fe->tls);
+    tr_access_log_fini(&fe->access);
     tr_holds_close(fe); /* those without one are another frontend's from here on */
     free_event(fe->bell_ev);
     free_event(fe->tick_ev);

@@ -7,6 +7,7 @@
 #ifndef TR_FRONTEND_FE_H
 #define TR_FRONTEND_FE_H
 
+#include "frontend/access.h"
 #include "frontend/balance.h"
 #include "frontend/conn.h"
 #include "base/emit.h"
@@ -38,10 +39,11 @@ struct tr_fe {
     const struct tr_frontend_config *cfg;
     struct event_base *base;
     struct tr_httpd *httpd;
-    struct tr_httpd *grpcd;    /* of the port for gRPC, counts with httpd; NULL: there is none */
-    struct tr_grpc *grpc;      /* its services */
-    struct tr_tls *tls;        /* of its connections; NULL: plain */
-    struct tr_balance balance; /* of connections, with the other frontends */
+    struct tr_httpd *grpcd;      /* of the port for gRPC, counts with httpd; NULL: there is none */
+    struct tr_grpc *grpc;        /* its services */
+    struct tr_tls *tls;          /* of its connections; NULL: plain */
+    struct tr_access_log access; /* of the requests on all of them */
+    struct tr_balance balance;   /* of connections, with the other frontends */
     struct tr_http_limits *limits;
     struct tr_workers *workers; /* NULL: everything inline (tests) */
 
@@ -83,6 +85,7 @@ struct tr_fe {
     uint64_t writes_seen;      /* the same of writes */
     uint64_t requests_seen;    /* HTTP requests already added to the statistics */
     uint64_t turned_away_seen; /* the same of requests there was no room for */
+    uint64_t dropped_seen;     /* the same of lines of the log that found no room */
     uint64_t unanswered_seen;  /* the same of connections closed at once */
 
     struct tr_emit json, frame; /* scratch of one event; reset before use */

@@ -33,6 +33,8 @@ enum { TR_TICKET_BYTES = 80 /* as OpenSSL has them: a name of 16, keys of 32 for
 
 struct tr_keys;
 
+enum tr_access_wanted { TR_ACCESS_ON, TR_ACCESS_NO_ADDRESS, TR_ACCESS_OFF };
+
 struct tr_frontend_config {
     unsigned number;       /* which frontend: "tokenring: frontend N" */
     const int *listen_fds; /* listening sockets, non-blocking; shared with the other frontends */
@@ -58,6 +60,7 @@ struct tr_frontend_config {
     uint64_t timeout_ns;        /* --timeout-s: deadline of every request; 0 off */
     uint64_t max_stream_ns;     /* 0 off */
     uint64_t coalesce_ns;       /* 0: every token its own event */
+    int access_log;             /* --access-log: enum tr_access_wanted */
     uint64_t ledger_wait_ns;    /* how long a terminal event waits for its record */
     size_t stream_buffer;       /* unsent bytes of a stream at which framing stops */
 
@@ -86,6 +89,7 @@ struct tr_stream_bounds {
     size_t held;     /* all of it without a reader, the request's text as above */
     size_t unsent;   /* framed and not yet taken by the kernel: --stream-buffer and one event */
     size_t logprobs; /* more in that event if log-probabilities were asked for */
+    size_t access;   /* what is noted of each request, until its last byte is acknowledged */
     size_t kept; /* of Responses: what the request said, besides; and unsent up to three times */
     size_t ws;   /* a WebSocket besides its connection */
     size_t ws_stream;  /* each of its streams, in place of a connection */

@@ -45,6 +45,20 @@ void tr_grpc_call_write(struct tr_grpc_call *c, const char *data, size_t len)
         tr_h2_write(c->s, data, len);
 }
 
+/* Of a call without a request of its own (grpc_infer.c).  What is asked without an error is a probe. */
+static void note_end(struct tr_grpc_call *c, int status, const char *fault)
+{
+    struct tr_access *a = c->access;
+
+    if (!a)
+        return;
+    a->status = status;
+    a->end = fault ? "refused" : "answered";
+    a->reason = fault;
+    a->quiet = !fault;
+    a->at[TR_AT_TERMINAL] = tr_now_ns();
+}
+
 void tr_grpc_call_end(struct tr_grpc_call *c, enum tr_grpc_code code, const char *message)
 {
     char number[12], text[3 * TR_GRPC_MESSAGE_MAX + 1];
@@ -54,6 +68,7 @@ void tr_grpc_call_end(struct tr_grpc_call *c, enum tr_grpc_code code, const char
     if (c->ended)
         return;
     c->ended = true;
+    note_end(c, 200, tr_grpc_code_word(code));
     expect(c, false);
     evtimer_del(&c->timer);
     if (!c->head_sent)
@@ -127,6 +142,9 @@ static bool is_grpc(struct tr_slice type)
 static void refuse_http(struct tr_grpc_call *c, int status)
 {
     c->ended = true;
+    note_end(c, status,
+             status == 405 ? tr_err_info(TR_ERR_METHOD)->code
+                           : tr_err_info(TR_ERR_MEDIA_TYPE)->code);
     tr_h2_head(c->s, status, NULL, 0, true);
 }
 
@@ -164,8 +182,11 @@ static void begin(struct tr_grpc_call *c)
         tr_grpc_call_end(c, TR_GRPC_UNIMPLEMENTED, "This method is not known here.");
         return;
     }
+    if (c->access)
+        c->access->route = c->method->path;
     if (c->method->keyed && is_stranger(c))
         return;
+    tr_access_key(c->access, c->key);
     if (v.p && tr_grpc_timeout(v.p, v.len, &timeout_ns)) {
         tr_grpc_call_end(c, TR_GRPC_INVALID_ARGUMENT, "grpc-timeout is not valid.");
         return;
@@ -199,6 +220,8 @@ static void *open_call(void *ctx, struct tr_h2_stream *s, const struct tr_http *
     c->leaving = g->leaving;
     TAILQ_INIT(&c->requests);
     TAILQ_INSERT_TAIL(&g->calls, c, link);
+    c->access = tr_access_new(tr_httpd_access(tr_h2_httpd(s)), head, "grpc", tr_h2_peer(s),
+                              tr_h2_arrived_ns(s));
     tr_grpc_reader_init(&c->in, (uint32_t)g->fe->cfg->max_body);
     evtimer_assign(&c->timer, g->fe->base, on_deadline, c);
     begin(c);
@@ -314,10 +337,29 @@ static void on_half_closed(void *state)
     }
 }
 
+/* If no request has come in it. */
+static void write_line(struct tr_grpc_call *c)
+{
+    struct tr_access *a = c->access;
+
+    c->access = NULL;
+    if (!a)
+        return;
+    if (!a->end) {
+        a->end = "aborted";
+        a->reason = tr_err_info(TR_ERR_CLIENT_GONE)->code;
+        a->quiet = c->told != 0; /* who watched our health has gone */
+    }
+    tr_carrier_id(c->head, a->request_id);
+    a->bytes = tr_h2_accepted(c->s);
+    tr_access_write(a, a->bytes);
+}
+
 static void on_gone(void *state, enum tr_gone why)
 {
     struct tr_grpc_call *c = state;
 
+    write_line(c);
     tr_grpc_drop_requests(c, why);
     expect(c, false);
     evtimer_del(&c->timer);

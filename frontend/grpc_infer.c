@@ -7,6 +7,7 @@
  * else: in ModelInfer. */
 #include "frontend/grpc_priv.h"
 
+#include "base/clock.h"
 #include "frontend/api.h"
 
 #include <event2/event.h>
@@ -65,6 +66,7 @@ void tr_grpc_drop_requests(struct tr_grpc_call *c, enum tr_gone why)
         void *owner = r->x.owner;
         if (ops) /* it may ask for the counts */
             ops->gone(owner, why);
+        tr_access_gone(&r->x, why);
         leave(r);
     }
     TAILQ_FOREACH(r, &c->g->dead, link)
@@ -281,6 +283,22 @@ static void name_request(struct tr_grpc_request *r)
     uuid_unparse_lower(u, r->request_id);
 }
 
+/* It has a line of its own, and the call none. */
+static void note(struct tr_grpc_request *r)
+{
+    struct tr_grpc_call *c = r->call;
+    uint64_t now = tr_now_ns();
+
+    free(c->access);
+    c->access = NULL;
+    tr_access_begin(&r->x, tr_httpd_access(tr_h2_httpd(c->s)), c->head, "grpc", tr_h2_peer(c->s),
+                    c->method->in_stream ? now : tr_h2_arrived_ns(c->s));
+    if (r->x.access)
+        r->x.access->route = c->method->path;
+    tr_access_key(r->x.access, c->key);
+    tr_access_at(&r->x, TR_AT_BODY, now);
+}
+
 static struct tr_grpc_request *new_request(struct tr_grpc_call *c)
 {
     struct tr_grpc_request *r = calloc(1, sizeof(*r));
@@ -294,6 +312,7 @@ static struct tr_grpc_request *new_request(struct tr_grpc_call *c)
     r->answer.in_stream = c->method->in_stream;
     TAILQ_INSERT_TAIL(&c->requests, r, link);
     c->n_requests++;
+    note(r);
     return r;
 }
 

@@ -6,6 +6,7 @@
 #ifndef TR_FRONTEND_GRPC_PRIV_H
 #define TR_FRONTEND_GRPC_PRIV_H
 
+#include "frontend/access.h"
 #include "frontend/exchange.h"
 #include "frontend/fe.h"
 #include "frontend/grpc.h"
@@ -59,8 +60,9 @@ struct tr_grpc_call {
     bool got_message;
     bool input_ended; /* the client sends no more */
     bool expired, leaving;
-    bool ended;          /* the status is out, or on its way */
-    enum tr_health told; /* to one who watches; 0: none does */
+    struct tr_access *access; /* of a call in which there has been no request; or NULL */
+    bool ended;               /* the status is out, or on its way */
+    enum tr_health told;      /* to one who watches; 0: none does */
 };
 TAILQ_HEAD(tr_grpc_calls, tr_grpc_call);
 

@@ -36,6 +36,23 @@ static enum tr_grpc_code of_http(int status)
     }
 }
 
+const char *tr_grpc_code_word(enum tr_grpc_code code)
+{
+    static const char *const words[] = {[TR_GRPC_CANCELLED] = "cancelled",
+                                        [TR_GRPC_INVALID_ARGUMENT] = "invalid_argument",
+                                        [TR_GRPC_DEADLINE_EXCEEDED] = "deadline_exceeded",
+                                        [TR_GRPC_NOT_FOUND] = "not_found",
+                                        [TR_GRPC_PERMISSION_DENIED] = "permission_denied",
+                                        [TR_GRPC_RESOURCE_EXHAUSTED] = "resource_exhausted",
+                                        [TR_GRPC_ABORTED] = "aborted",
+                                        [TR_GRPC_UNIMPLEMENTED] = "unimplemented",
+                                        [TR_GRPC_INTERNAL] = "internal",
+                                        [TR_GRPC_UNAVAILABLE] = "unavailable",
+                                        [TR_GRPC_UNAUTHENTICATED] = "unauthenticated"};
+
+    return (unsigned)code < sizeof(words) / sizeof(words[0]) ? words[code] : NULL;
+}
+
 enum tr_grpc_code tr_grpc_code_of(enum tr_err e)
 {
     switch (e) {

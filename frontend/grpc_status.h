@@ -28,6 +28,9 @@ enum tr_grpc_code {
     TR_GRPC_UNAUTHENTICATED = 16
 };
 
+/* As the access log calls it: "unimplemented"; NULL: OK. */
+const char *tr_grpc_code_word(enum tr_grpc_code code);
+
 /* What a row of base/err.def is in gRPC. */
 enum tr_grpc_code tr_grpc_code_of(enum tr_err e);
 

@@ -113,6 +113,7 @@ void tr_h2_ping(struct tr_h2_stream *s);
 bool tr_h2_is_overfull(struct tr_h2_stream *s);
 
 struct tr_httpd *tr_h2_httpd(struct tr_h2_stream *s);
+const struct tr_peer *tr_h2_peer(const struct tr_h2_stream *s);
 uint64_t tr_h2_arrived_ns(const struct tr_h2_stream *s);
 
 /* ---- inside (intake.c, tls.c) -------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "frontend/access.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -226,6 +227,8 @@ static void *http_open(void *ctx, struct tr_h2_stream *s, const struct tr_http *
     tr_carrier_id(head, r->request_id);
     r->rq = (struct tr_http_request){
         .http = head, .request_id = r->request_id, .arrived_ns = s->since_ns};
+    tr_access_begin(&r->x, s->h->d->access, s->bad == TR_OK ? head : NULL, "h2", &s->h->c->peer,
+                    s->since_ns);
     s->body_ns = s->piece_ns = tr_now_ns();
     if (s->h->overfull) /* it is told so, and no more is taken */
         tr_h2_last_word(s->h);
@@ -265,6 +268,7 @@ static void handle(struct h2_http *r)
 {
     struct tr_httpd *d = r->s->h->d;
     r->rq.body = (struct tr_slice){r->body.p, r->body.len};
+    tr_access_at(&r->x, TR_AT_BODY, tr_now_ns());
     r->rq.route->handler(&r->x, &r->rq, d->ops.ctx);
     if (r->done || r->x.owner_ops)
         return;
@@ -338,6 +342,7 @@ static void http_gone(void *state, enum tr_gone why)
         d->stats->resets += why == TR_GONE_RESET;
         owner_ops->gone(owner, why);
     }
+    tr_access_gone(&r->x, why);
     r->s->body_ns = 0;
     free(tr_carrier_body_take(d, &r->body));
     tr_carrier_extra_drop(&r->extra);

@@ -387,6 +387,11 @@ struct tr_httpd *tr_h2_httpd(struct tr_h2_stream *s)
     return s->h->d;
 }
 
+const struct tr_peer *tr_h2_peer(const struct tr_h2_stream *s)
+{
+    return &s->h->c->peer;
+}
+
 uint64_t tr_h2_arrived_ns(const struct tr_h2_stream *s)
 {
     return s->since_ns;

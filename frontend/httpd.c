@@ -175,6 +175,16 @@ void tr_httpd_use_tls(struct tr_httpd *d, struct tr_tls *t)
     d->tls = t;
 }
 
+void tr_httpd_use_access(struct tr_httpd *d, struct tr_access_log *l)
+{
+    d->access = l;
+}
+
+struct tr_access_log *tr_httpd_access(const struct tr_httpd *d)
+{
+    return d->access;
+}
+
 const struct tr_httpd_stats *tr_httpd_stats(const struct tr_httpd *d)
 {
     return d->stats;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading: bytes to the parser, requests to their handlers, one after the other. */
 #include "base/clock.h"
+#include "frontend/access.h"
 #include "frontend/conn_priv.h"
 
 #include <errno.h>
@@ -19,6 +20,14 @@ enum {
 
 /* ---- requests -------------------------------------------------------------------------- */
 
+/* `h` NULL: it is refused before its head could be read whole. */
+void tr_conn_note(struct tr_conn *c, const struct tr_http *h)
+{
+    if (!c->x.access)
+        tr_access_begin(&c->x, c->d->access, h, c->http.minor ? "http/1.1" : "http/1.0", &c->peer,
+                        c->since_ns);
+}
+
 static void begin_request(struct tr_conn *c)
 {
     struct tr_http *h = &c->http;
@@ -28,6 +37,7 @@ static void begin_request(struct tr_conn *c)
     c->x.error_body = NULL;
     c->body_ns = c->piece_ns = tr_now_ns();
     tr_carrier_id(h, c->request_id);
+    tr_conn_note(c, h);
     c->rq =
         (struct tr_http_request){.http = h, .request_id = c->request_id, .arrived_ns = c->since_ns};
     if (tr_carrier_refuses(c->d, &c->x, &c->rq, c->overfull, &c->keep) || !h->expect_continue)
@@ -105,6 +115,7 @@ static void dispatch(struct tr_conn *c)
     }
     c->state = TR_CONN_BUSY;
     c->d->stats->busy++;
+    tr_access_at(&c->x, TR_AT_BODY, tr_now_ns());
     c->rq.body = (struct tr_slice){c->body.p, c->body.len};
     c->turn_body += c->body.len;
     c->rq.route->handler(&c->x, &c->rq, c->d->ops.ctx);
@@ -143,6 +154,7 @@ static void broken_request(struct tr_conn *c)
     }
     c->keep = false;
     c->no_body = false;
+    tr_conn_note(c, NULL);
     tr_exchange_error(&c->x, c->http.err, c->http.why, NULL);
     tr_conn_advance(c);
 }

@@ -57,6 +57,20 @@ static void on_rested(evutil_socket_t fd, short what, void *arg)
     event_add(l->ev, NULL);
 }
 
+/* The descriptor, which is a connection's by then; -1 and errno. */
+static int accept_one(struct tr_listen *l, int fd)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_storage room;
+    } peer;
+    socklen_t len = sizeof(peer);
+    int c = accept4(fd, &peer.any, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (c >= 0)
+        tr_conn_accept_from(l->d, c, len >= sizeof(peer.any) ? &peer.any : NULL);
+    return c;
+}
+
 static void on_listen(evutil_socket_t fd, short what, void *arg)
 {
     (void)what;
@@ -66,9 +80,8 @@ static void on_listen(evutil_socket_t fd, short what, void *arg)
             leave_to_others(l);
             return;
         }
-        int c = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int c = accept_one(l, fd);
         if (c >= 0) {
-            tr_conn_accept(l->d, c);
             tell(l, false);
             continue;
         }
@@ -104,11 +117,8 @@ struct tr_listen *tr_listen_new(struct tr_httpd *d, struct event_base *base, int
 void tr_listen_drain(struct tr_listen *l)
 {
     for (int i = 0; i < DRAIN_ACCEPTS; i++) {
-        int c = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (c >= 0)
-            tr_conn_accept(l->d, c);
-        else if (errno == EAGAIN || errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
-                 errno == ENOMEM)
+        if (accept_one(l, l->fd) < 0 && (errno == EAGAIN || errno == EMFILE || errno == ENFILE ||
+                                         errno == ENOBUFS || errno == ENOMEM))
             return;
     }
 }

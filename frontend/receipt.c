@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "frontend/fe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +50,7 @@ void tr_receipt_mark(struct tr_receipt *r, struct tr_exchange *x, uint64_t token
     r->mark[r->n_marks++] = (struct tr_mark){.bytes = tr_exchange_accepted(x), .tokens = tokens};
 }
 
-/* By the present reader or by one before him. */
-static uint64_t tokens_delivered(const struct tr_receipt *r, uint64_t acked)
+uint64_t tr_receipt_tokens(const struct tr_receipt *r, uint64_t acked)
 {
     uint64_t tokens = 0;
 
@@ -61,7 +61,7 @@ static uint64_t tokens_delivered(const struct tr_receipt *r, uint64_t acked)
 
 void tr_receipt_part(struct tr_receipt *r, uint64_t acked)
 {
-    r->before = tokens_delivered(r, acked);
+    r->before = tr_receipt_tokens(r, acked);
     r->rec.closed_ns = tr_now_ns();
     r->n_marks = 0;
 }
@@ -74,7 +74,7 @@ void tr_receipt_resume(struct tr_receipt *r)
 
 static void write_record(struct tr_receipt *r, struct tr_fe *fe, uint64_t acked)
 {
-    r->rec.delivered_tokens = (uint32_t)tokens_delivered(r, acked);
+    r->rec.delivered_tokens = (uint32_t)tr_receipt_tokens(r, acked);
     if (!r->rec.closed_ns)
         r->rec.closed_ns = tr_now_ns();
     r->written = true;
@@ -111,7 +111,7 @@ void tr_receipt_leave(struct tr_receipt *r)
 static void tell_live(struct tr_receipt_wait *w, uint64_t acked)
 {
     struct tr_receipt *r = w->live;
-    uint64_t tokens = tokens_delivered(&w->r, acked);
+    uint64_t tokens = tr_receipt_tokens(&w->r, acked);
 
     r->wait = NULL;
     if (tokens > r->before)

@@ -19,7 +19,6 @@
 #define TR_FRONTEND_RECEIPT_H
 
 #include "frontend/exchange.h"
-#include "frontend/fe.h"
 #include "shm/area.h"
 #include "shm/stream_id.h"
 
@@ -30,6 +29,7 @@ struct tr_mark {
     uint64_t tokens;
 };
 
+struct tr_fe;
 struct tr_receipt_wait;
 
 struct tr_receipt {
@@ -61,6 +61,9 @@ void tr_receipt_deliver_later(struct tr_receipt *r, struct tr_fe *fe, struct tr_
 /* The stream ends here, with `acked` bytes at its reader, if it has one: writes the record, or leaves
  * that to an answer that is on its way. */
 void tr_receipt_deliver_now(struct tr_receipt *r, struct tr_fe *fe, uint64_t acked);
+
+/* Tokens that its readers have, if `acked` bytes are at the present one. */
+uint64_t tr_receipt_tokens(const struct tr_receipt *r, uint64_t acked);
 
 /* r goes away without a record. */
 void tr_receipt_leave(struct tr_receipt *r);

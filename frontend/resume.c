@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "frontend/access.h"
 #include "frontend/hold.h"
 #include "frontend/stream_priv.h"
 
@@ -44,6 +45,8 @@ static void answer_position(struct tr_stream *s)
 
     if (!tr_stream_hold(s, acked))
         tr_stream_drop(s, TR_ERR_CLIENT_GONE, acked); /* and s is gone */
+    if (x->access)
+        x->access->end = NULL; /* it is answered after all */
     if (has == is)
         tr_exchange_reply(x, 204, NULL, NULL, 0);
     else

@@ -303,6 +303,7 @@ static void detach(struct tr_stream *s, struct tr_exchange *x)
 {
     s->receipt.no_reader = true; /* who asks for it may do so at any frontend */
     if (tr_hold_take(s)) {
+        tr_stream_note_detached(s, x);
         s->dialect->accepted(s, x);
         return;
     }
@@ -329,6 +330,7 @@ void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask
         tr_ask_close(ask);
         return;
     }
+    ask->stage.submitted_ns = tr_now_ns();
     s = tr_stream_make(fe, ask->detached ? NULL : x, ask);
     enum tr_err e = s ? tr_admit(fe, ask, &ad) : TR_ERR_INTERNAL;
     if (e) {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "frontend/access.h"
 #include "frontend/hold.h"
 #include "frontend/plain.h"
 #include "frontend/resume.h"
@@ -113,6 +114,7 @@ static void release_slots(struct tr_stream *s)
 /* What a reader has received is noted, and his connection is not ours any more. */
 static void part(struct tr_stream *s, uint64_t acked)
 {
+    tr_stream_note(s, NULL);
     tr_receipt_part(&s->receipt, acked);
     s->bytes_told = bytes_of(s);
     s->x = NULL;
@@ -171,9 +173,10 @@ void tr_stream_drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
     tr_stream_cancel(s, why);
     TR_FAULT_FOR(FRONTEND_GONE_POSTED, s->ask->params.seed);
     /* What had ended before keeps its reason, as it does in the ledger. */
+    enum tr_close c = tr_stream_all_ended(s) ? close_of(s) : tr_close_by(why);
     if (!s->told)
-        log_end(s, tr_stream_all_ended(s) ? close_of(s) : tr_close_by(why),
-                ", without its terminal event");
+        log_end(s, c, ", without its terminal event");
+    tr_stream_note(s, tr_close_info(c));
     release_slots(s);
     tr_receipt_deliver_now(&s->receipt, s->fe, acked);
     tr_stream_free(s);
@@ -189,6 +192,7 @@ void tr_stream_cut(struct tr_stream *s, enum tr_err why)
         return;
     if (i->told == TR_TOLD_EVENT && !tr_exchange_blocked_ns(x))
         tr_stat_add(s->fe->stat, TR_STAT_NO_TERMINAL, 1);
+    tr_stream_note(s, tr_stream_all_ended(s) ? tr_close_info(close_of(s)) : i);
     tr_exchange_stream_abort(x, i->cut == TR_CUT_RESET);
     tr_stream_drop(s, why, acked);
 }
@@ -269,6 +273,7 @@ static void hand_over(struct tr_stream *s)
 {
     struct tr_exchange *x = s->x;
 
+    tr_stream_note(s, tr_close_info(close_of(s)));
     tr_exchange_stream_end(x);
     tr_receipt_deliver_later(&s->receipt, s->fe, x);
 }
@@ -278,6 +283,7 @@ static void end_plain(struct tr_stream *s, enum tr_err e)
 {
     struct tr_exchange *x = s->x;
 
+    tr_stream_note(s, tr_close_info(close_of(s)));
     if (s->plain_due && e) {
         tr_exchange_error(x, e, NULL, NULL);
         tr_receipt_deliver_later(&s->receipt, s->fe, x);
@@ -302,10 +308,12 @@ static void end_whole(struct tr_stream *s, enum tr_err e)
         if (!s->whole || json->failed)
             e = s->failure = TR_ERR_INTERNAL;
     }
+    tr_stream_note(s, tr_close_info(close_of(s)));
     if (e) {
         tr_exchange_error(x, e, NULL, NULL);
     } else {
         s->receipt.rec.first_byte_ns = tr_now_ns();
+        tr_access_at(x, TR_AT_FIRST_BYTE, s->receipt.rec.first_byte_ns);
         tr_hist_add(s->fe->stat, TR_HIST_FIRST_BYTE,
                     s->receipt.rec.first_byte_ns - s->ask->arrival_ns);
         tr_exchange_reply(x, 200, "application/json", json->buf, json->len);

@@ -4,6 +4,7 @@
 #define TR_FRONTEND_STREAM_PRIV_H
 
 #include "frontend/stream.h"
+#include "shm/close.h"
 
 /* A stream of as many choices as the ask has, on no list yet; NULL: out of memory, the ask is still the
  * caller's.  `x` NULL: without a reader. */
@@ -52,5 +53,10 @@ void tr_stream_mark(struct tr_stream *s, bool whole);
 /* Everything is out: the terminal event goes, and the stream is freed, if the record is durable or has
  * been waited for long enough.  False: not yet. */
 bool tr_stream_try_end(struct tr_stream *s);
+
+/* stream_note.c: what the access log says of its reader's request, before the exchange is given up:
+ * how the stream ended, or (NULL) that it goes on without him; and of one that never has a reader here. */
+void tr_stream_note(const struct tr_stream *s, const struct tr_close_info *end);
+void tr_stream_note_detached(const struct tr_stream *s, struct tr_exchange *x);
 
 #endif

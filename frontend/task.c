@@ -2,6 +2,7 @@
 /* frontend/task.c - see task.h. */
 #include "frontend/task.h"
 
+#include "frontend/access.h"
 #include "frontend/api.h"
 
 #include <stddef.h>
@@ -39,8 +40,19 @@ void tr_task_free(struct tr_task *t)
     free(t);
 }
 
+static void note(struct tr_task *t)
+{
+    const struct tr_stages *s = &t->ask->stage;
+
+    tr_access_at(t->x, TR_AT_PARSED, s->parsed_ns);
+    tr_access_at(t->x, TR_AT_RENDERED, s->rendered_ns);
+    tr_access_at(t->x, TR_AT_TOKENISED, s->encoded_ns);
+}
+
 static void finish(struct tr_task *t)
 {
+    if (t->x)
+        note(t);
     if (t->x && t->rc == 0)
         t->answer(t, t->fe, t->x);
     else if (t->x)

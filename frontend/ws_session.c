@@ -3,6 +3,7 @@
 #include "frontend/ws_session.h"
 
 #include "base/clock.h"
+#include "frontend/access.h"
 #include "frontend/protocol.h"
 #include "frontend/timer.h"
 #include "frontend/ws_accept.h"
@@ -327,6 +328,8 @@ int tr_ws_session_open(struct tr_ws_session *s, struct tr_exchange *x,
     }
     evtimer_assign(&s->timer, tr_httpd_base(tr_conn_httpd(c)), on_timer, s);
     s->in_ns = s->out_ns = tr_now_ns();
+    if (x->access)
+        x->access->status = 101;
     tr_conn_become(c, &protocol, s);
     put_head(s, rq, accept);
     arm(s);

@@ -2,6 +2,8 @@
 /* frontend/ws_stream.c - see ws_stream.h. */
 #include "frontend/ws_stream.h"
 
+#include "base/clock.h"
+#include "frontend/access.h"
 #include "frontend/fe.h"
 #include "frontend/protocol.h"
 
@@ -87,15 +89,21 @@ static void finish(struct tr_ws_stream *st)
     tr_ws_session_mark(&w->session);
 }
 
+static void free_stream(struct tr_ws_stream *st)
+{
+    free(st->body);
+    free(st->delivery[0]);
+    free(st->delivery[1]);
+    free(st);
+}
+
 static void free_over(struct tr_ws *w)
 {
     struct tr_ws_stream *st;
 
     while ((st = TAILQ_FIRST(&w->over))) {
         TAILQ_REMOVE(&w->over, st, link);
-        free(st->body);
-        free(st->delivery);
-        free(st);
+        free_stream(st);
     }
 }
 
@@ -256,9 +264,10 @@ static void delivered(struct tr_delivered *d, uint64_t acked)
 static void on_deliver(struct tr_exchange *x, struct tr_delivered *d)
 {
     struct tr_ws_stream *st = of(x);
-    struct tr_ws_delivery *wd = st->delivery;
+    unsigned first = st->delivery[0] ? 0 : 1; /* it has one answer, so one of each kind */
+    struct tr_ws_delivery *wd = st->delivery[first];
 
-    st->delivery = NULL; /* it has one answer, so one delivery */
+    st->delivery[first] = NULL;
     wd->d.upto = tr_conn_accepted(st->w->session.c);
     wd->d.done = delivered;
     wd->of = d;
@@ -319,23 +328,32 @@ static int make_head(struct tr_ws_stream *st)
 static struct tr_ws_stream *new_stream(struct tr_ws *w, const char *label)
 {
     struct tr_ws_stream *st = calloc(1, sizeof(*st));
-    struct tr_ws_delivery *wd = calloc(1, sizeof(*wd));
 
-    if (!st || !wd) {
-        free(st);
-        free(wd);
+    if (!st)
         return NULL;
-    }
-    st->delivery = wd;
+    for (unsigned i = 0; i < 2; i++)
+        st->delivery[i] = calloc(1, sizeof(*st->delivery[i]));
     snprintf(st->label, sizeof(st->label), "%s", label);
     snprintf(st->request_id, sizeof(st->request_id), "%.*s.%u", TR_CARRIER_ID_BYTES - NUMBER_BYTES,
              w->request_id, ++w->begun);
-    if (label[0] && make_head(st)) {
-        free(wd);
-        free(st);
+    if (!st->delivery[0] || !st->delivery[1] || (label[0] && make_head(st))) {
+        free_stream(st);
         return NULL;
     }
     return st;
+}
+
+/* Its trace is that of the request which opened the WebSocket. */
+static void note(struct tr_ws_stream *st)
+{
+    struct tr_ws *w = st->w;
+
+    tr_access_begin(&st->x, tr_httpd_access(w->fe->httpd), w->http, "ws",
+                    tr_conn_peer(w->session.c), st->rq.arrived_ns);
+    if (st->x.access)
+        st->x.access->route = "/v1/ws";
+    tr_access_key(st->x.access, w->key);
+    tr_access_at(&st->x, TR_AT_BODY, tr_now_ns());
 }
 
 struct tr_ws_stream *tr_ws_begin(struct tr_ws *w, const char *label, char *body, size_t len,
@@ -356,6 +374,7 @@ struct tr_ws_stream *tr_ws_begin(struct tr_ws *w, const char *label, char *body,
                                       .body = {body, len},
                                       .request_id = st->request_id,
                                       .arrived_ns = w->session.in_ns};
+    note(st);
     TAILQ_INSERT_TAIL(&w->open, st, link);
     tr_conn_raw_busy(w->session.c, ++w->n_open);
     return st;
@@ -399,6 +418,7 @@ void tr_ws_closed(struct tr_ws *w, enum tr_gone why)
         const struct tr_owner_ops *o = st->x.owner_ops;
         if (o)
             o->gone(st->x.owner, why);
+        tr_access_gone(&st->x, why);
         finish(st);
     }
 }

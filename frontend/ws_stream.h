@@ -60,7 +60,8 @@ struct tr_ws_stream {
     TAILQ_ENTRY(tr_ws_stream) link;
     struct tr_ws_member member;
     struct tr_marks marks;
-    struct tr_ws_delivery *delivery; /* until it is needed */
+    /* Until they are needed: of the receipt, and of the line in the access log. */
+    struct tr_ws_delivery *delivery[2];
     struct tr_http_request rq;
     char *body;
     char

@@ -319,6 +319,7 @@ static void configure_frontend(struct tr_heritage *h, const struct tr_shm_config
                                     .timeout_ns = o->timeout,
                                     .max_stream_ns = o->max_stream,
                                     .coalesce_ns = o->coalesce,
+                                    .access_log = (int)o->access_log,
                                     .ledger_wait_ns = o->ledger_wait,
                                     .stream_buffer = o->stream_buffer,
                                     .hold_on_disconnect = o->on_disconnect == 1,
@@ -374,10 +375,12 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
         "reader is %u tokens behind; in its frontend %.1f KiB, %.1f KiB for each choice, and "
         "unsent "
         "%.1f KiB (with log-probabilities %.1f KiB more); of Responses %.1f KiB more, and up to "
-        "three times that unsent; in the kernel %.1f KiB, of it %.1f KiB not on their way",
+        "three times that unsent; for its line in the access log %.1f KiB; in the kernel %.1f KiB, "
+        "of it %.1f KiB not on their way",
         (double)tr_shm_slot_bytes(c) / kib, c->window, (double)b.state / kib,
         (double)b.choice / kib, (double)b.unsent / kib, (double)b.logprobs / kib,
-        (double)b.kept / kib, (double)b.kernel / kib, (double)h->opt.stream_buffer / kib);
+        (double)b.kept / kib, (double)b.access / kib, (double)b.kernel / kib,
+        (double)h->opt.stream_buffer / kib);
     tr_log(TR_LOG_INFO,
            "the vocabulary for grammars takes %.1f MiB, made in %.0f ms; a request brings at most "
            "%.1f KiB of one, which a worker of its frontend compiles, one at a time, in at most "

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 tr_unit_test(frontend accept)
 tr_unit_test(frontend exposition)
+tr_unit_test(frontend access)
+tr_unit_test(frontend traceparent)
 tr_unit_test(frontend outbuf)
 tr_unit_test(frontend sse)
 tr_unit_test(frontend page)

@@ -3,6 +3,7 @@
  * the verdicts must not depend on it, memory stays within the bound, and every byte is used once. */
 #include "base/assert.h"
 #include "frontend/http.h"
+#include "frontend/traceparent.h"
 #include "pieces.h"
 
 #include <stdlib.h>
@@ -11,6 +12,27 @@
 enum { MAX_HEADER = 2048 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* What a head says of its trace: the same whatever the pieces were; a state is printable and ends. */
+static uint64_t trace_of(const struct tr_http *h)
+{
+    struct tr_trace t = {.flags = 0};
+    struct tr_slice v = tr_http_field(h, "traceparent");
+    uint64_t sum = v.p && tr_traceparent_read(v, &t) == 0;
+
+    sum += t.flags;
+    if (tr_tracestate_read(h, t.state))
+        TR_ASSERT(t.state[0] == '\0');
+    TR_ASSERT(memchr(t.state, '\0', sizeof(t.state)));
+    for (const char *p = t.state; *p; p++) {
+        TR_ASSERT(*p >= 0x20 && *p <= 0x7e);
+        sum = (sum ^ (unsigned char)*p) * 1099511628211ull;
+    }
+    tr_trace_begin(h, &t);
+    TR_ASSERT(t.span_id[0] | t.span_id[1] | t.span_id[2] | t.span_id[3] | t.span_id[4] |
+              t.span_id[5] | t.span_id[6] | t.span_id[7]);
+    return sum;
+}
 
 /* A digest of all events: what happened, and where. */
 static uint64_t digest(const char *s, size_t len, size_t step)
@@ -36,6 +58,7 @@ static uint64_t digest(const char *s, size_t len, size_t step)
                 sum = (sum ^ (unsigned char)h.path.p[i]) * 1099511628211ull;
             char q[16];
             (void)tr_http_query(&h, "a", q, sizeof(q));
+            sum = (sum ^ trace_of(&h)) * 1099511628211ull;
         }
         if (ev == TR_HTTP_HEAD || ev == TR_HTTP_END || ev == TR_HTTP_BAD)
             sum = (sum ^ (uint64_t)ev ^ (uint64_t)at << 8) * 1099511628211ull;
