@@ -87,6 +87,18 @@ static void no_route(struct tr_exchange *x, unsigned allow)
     tr_exchange_error(x, allow ? TR_ERR_METHOD : TR_ERR_NOT_FOUND, NULL, NULL);
 }
 
+/* Many clients say no type.  For a page it would be a way to send a body that its browser does not ask
+ * about first (Fetch, "CORS-safelisted"): a blob without a type. */
+static enum tr_err bad_type(const struct tr_http *h, const char **why)
+{
+    struct tr_slice type = tr_http_field(h, "content-type");
+    if (type.len == 0 && tr_http_field(h, "origin").p) {
+        *why = "A page must say Content-Type: application/json.";
+        return TR_ERR_MEDIA_TYPE;
+    }
+    return tr_route_json_type(type) ? TR_OK : TR_ERR_MEDIA_TYPE;
+}
+
 /* The order is that of what a client may know: what this is, who asks, how much. */
 bool tr_carrier_refuses(struct tr_httpd *d, struct tr_exchange *x, struct tr_http_request *rq,
                         bool overfull, bool *keep)
@@ -122,8 +134,8 @@ bool tr_carrier_refuses(struct tr_httpd *d, struct tr_exchange *x, struct tr_htt
     tr_access_key(x->access, rq->key);
     if (e == TR_OK && h->content_length > d->lim->max_body)
         e = TR_ERR_BODY_TOO_LARGE;
-    if (e == TR_OK && h->has_body && !tr_route_json_type(tr_http_field(h, "content-type")))
-        e = TR_ERR_MEDIA_TYPE;
+    if (e == TR_OK && h->has_body)
+        e = bad_type(h, &why);
     if (e == TR_ERR_DRAINING) /* also in the turn before tr_httpd_drain */
         *keep = false;
     if (e != TR_OK)

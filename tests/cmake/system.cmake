@@ -12,6 +12,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     10_start
     20_http
     21_framing
+    23_echoes
     22_page
     25_keys
     30_api
