@@ -34,7 +34,7 @@ static void put_info(const struct tr_expo *x, const struct tr_frontend_config *c
     const char *const rows[][2] = {{"version", c->version},
                                    {"backend", c->backend},
                                    {"model", c->served_name},
-                                   {"deterministic", c->deterministic ? "true" : "false"}};
+                                   {"deterministic", c->deterministic ? "1" : "0"}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (i)

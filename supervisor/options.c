@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TEXT, COUNT, SIZE, SECONDS, MILLIS, CHOICE };
+enum kind { TEXT, COUNT, SIZE, SECONDS, MILLIS, CHOICE, SWITCH };
 
 struct row {
     size_t at; /* offset in struct tr_options */
@@ -87,8 +87,8 @@ static int set_choice(struct tr_options *o, const struct row *r, const char *tex
 {
     unsigned n = 0;
     size_t len = strlen(text);
-    for (const char *p = r->arg; *p; n++) {
-        size_t word = strcspn(p, "|");
+    for (const char *p = r->arg + (r->kind == SWITCH); *p && *p != ']'; n++) {
+        size_t word = strcspn(p, "|]");
         if (word == len && memcmp(p, text, len) == 0) {
             *(unsigned *)field(o, r) = n;
             return 0;
@@ -111,6 +111,7 @@ static int set(struct tr_options *o, const struct row *r, const char *text, stru
     case MILLIS:
         return set_time(o, r, text, err);
     case CHOICE:
+    case SWITCH:
         return set_choice(o, r, text, err);
     }
     return -EINVAL;
@@ -144,6 +145,20 @@ static int shown(const char *a)
     return (int)(p && (size_t)(p - a) < n ? (size_t)(p - a) : n);
 }
 
+/* What the flag argv[*i] is set to: after its "=", or the next argument.  A switch alone is on.  NULL:
+ * nothing, where something is needed. */
+static const char *value_of(const struct row *r, int argc, char **argv, int *i)
+{
+    const char *eq = strchr(argv[*i], '=');
+    const char *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+    if (eq)
+        return eq + 1;
+    if (r->kind == SWITCH && (!next || (strcmp(next, "on") != 0 && strcmp(next, "off") != 0)))
+        return "on";
+    *i += 1;
+    return next;
+}
+
 static int from_argv(struct tr_options *o, int argc, char **argv, struct tr_errbuf *err)
 {
     for (int i = 1; i < argc; i++) {
@@ -158,7 +173,7 @@ static int from_argv(struct tr_options *o, int argc, char **argv, struct tr_errb
         if (!r)
             return tr_errf(err, -EINVAL, "unknown flag '%.*s' (see tokenring serve --help)",
                            shown(a), a);
-        const char *value = a[2 + len] == '=' ? a + 3 + len : ++i < argc ? argv[i] : NULL;
+        const char *value = value_of(r, argc, argv, &i);
         if (!value)
             return tr_errf(err, -EINVAL, "--%s needs a value (%s)", r->name, r->arg);
         if (set(o, r, value, err))

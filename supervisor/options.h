@@ -14,6 +14,7 @@
 #define TR_OPT_SECONDS uint64_t
 #define TR_OPT_MILLIS uint64_t
 #define TR_OPT_CHOICE unsigned
+#define TR_OPT_SWITCH unsigned
 
 struct tr_options {
 #define O(field, kind, name, def, arg, min, max, help) TR_OPT_##kind field;
@@ -22,7 +23,8 @@ struct tr_options {
 };
 
 /* Defaults, then the environment, then argv[1..]; the last word wins.  0; -EINVAL and a sentence; or
- * 1 when --help was asked for.  `--flag value` and `--flag=value` are the same. */
+ * 1 when --help was asked for.  `--flag value` and `--flag=value` are the same;
+ * a switch alone is on. */
 int tr_options_parse(struct tr_options *o, int argc, char **argv, struct tr_errbuf *err);
 
 /* The page of --help, to stdout. */

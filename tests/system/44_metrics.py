@@ -16,7 +16,7 @@ buffered_bytes{layer=ring|pending|kernel} requests_running requests_waiting requ
 kv_blocks{state=free|used|cached} tokens_total{kind=prompt|cached|completion|overrun} cancelled_tokens_avoided_total
 tokens_after_disconnect_total streams_ended_total{reason} streams_without_terminal_total prefix_cache_queries_total
 prefix_cache_hits_total preemptions_total requests_within_slo_total ledger_lag_seconds
-process_restarts_total{role=engine|frontend|ledger} info{deterministic=true} ready processes{role=engine|frontend}"""
+process_restarts_total{role=engine|frontend|ledger} info{deterministic=1} ready processes{role=engine|frontend}"""
 COMPAT = """num_requests_running num_requests_waiting kv_cache_usage_perc gpu_cache_usage_perc cache_config_info
 prefix_cache_queries_total prefix_cache_hits_total prompt_tokens_total generation_tokens_total num_preemptions_total
 request_success_total{finished_reason=stop|length|abort|error} time_to_first_token_seconds inter_token_latency_seconds
