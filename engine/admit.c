@@ -14,7 +14,7 @@
 
 #define KNOWN_FLAGS                                                                                \
     (TR_REQ_STREAM | TR_REQ_LOGPROBS | TR_REQ_ECHO_LOGPROBS | TR_REQ_IGNORE_EOS |                  \
-     TR_REQ_RESUMABLE | TR_REQ_STOP_STRINGS | TR_REQ_CANCEL_KEEPS)
+     TR_REQ_RESUMABLE | TR_REQ_STOP_STRINGS | TR_REQ_CANCEL_KEEPS | TR_REQ_IDEMPOTENT)
 
 /* ---- checks ---- */
 
@@ -31,6 +31,15 @@ static bool good_params(const struct tr_params *p)
            p->repetition_penalty > 0 && p->priority >= -TR_PRIORITY_MAX &&
            p->priority <= TR_PRIORITY_MAX && p->n_top <= TR_MAX_TOP &&
            !(p->flags & ~(uint32_t)(KNOWN_FLAGS));
+}
+
+/* A key is that of one request whose answer can be told again, and is there if it says so. */
+static bool good_idem(const struct tr_request *req)
+{
+    if (!(req->params.flags & TR_REQ_IDEMPOTENT))
+        return true;
+    return req->idem.key[0] && req->group_n == 1 &&
+           !(req->params.flags & (TR_REQ_LOGPROBS | TR_REQ_ECHO_LOGPROBS));
 }
 
 /* Copies printable ASCII up to a NUL; false and what was good so far for anything else. */
@@ -107,7 +116,7 @@ static bool fill_ring(struct tr_sched *sc, uint32_t area, uint32_t slot,
     r->stage = req->stage;
     ok = ok && req->prompt_len >= 1 && req->prompt_len <= n_ctx &&
          req->params.max_tokens <= n_ctx - req->prompt_len && req->extra_len <= TR_EXTRA_BYTES &&
-         good_params(&req->params) &&
+         good_params(&req->params) && good_idem(req) &&
          !(req->group_n > 1 && (req->params.flags & TR_REQ_RESUMABLE)) &&
          copy_prompt(sc, area, slot, req->prompt_len) &&
          (req->extra_len == 0 || copy_extra(sc, area, slot, req->extra_len));
@@ -125,6 +134,7 @@ static bool fill_ring(struct tr_sched *sc, uint32_t area, uint32_t slot,
     r->prompt_len = ok ? req->prompt_len : 0;
     r->extra_len = ok ? req->extra_len : 0;
     r->params = ok ? req->params : (struct tr_params){0};
+    r->idem = ok && (req->params.flags & TR_REQ_IDEMPOTENT) ? req->idem : (struct tr_idem){0};
     atomic_store_explicit(&r->admitted_ns, sc->now, memory_order_relaxed);
     return ok;
 }
@@ -168,6 +178,7 @@ static void join(struct tr_sched *sc, uint32_t slot, uint32_t lead)
 static void admit_slot(struct tr_sched *sc, uint32_t area, uint32_t slot, uint32_t lead)
 {
     fill_seq(sc, area, slot, lead);
+    tr_twin_note(sc, slot, true);
     join(sc, slot, lead);
     tr_slot_stat_admit(sc->s, slot);
     tr_seq_move(sc->s, &sc->seq[slot], TR_WAITING);
@@ -299,6 +310,12 @@ static uint32_t take_submission(struct tr_sched *sc, uint32_t area, const struct
         return 0;
     if (group_n < 1 || group_n > n || !is_group(sc, area, m, group_n)) {
         admit_bad(sc, area, m[0].slot, lead);
+        return 1;
+    }
+    if (group_n == 1 && tr_twin_has(sc, lead)) {
+        tr_offer_turn_away(sc, m[0].slot, TR_ERR_KEY_BUSY);
+        tr_sched_tell_area(sc, area, m[0].slot);
+        sc->progress = true;
         return 1;
     }
     admit_group(sc, area, m, group_n);

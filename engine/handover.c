@@ -3,7 +3,8 @@
  * another one asks for.
  *
  * What a frontend said before it died, or before it lost a stream, counts: its command and its cursors
- * are looked at once more, then never again.  A resumable stream of a dead one is given to the frontend
+ * are looked at once more, then never again.  A resumable stream of a dead one, or an answer that is kept
+ * for its Idempotency-Key, is given to the frontend
  * with the fewest streams, which confirms it; one that nobody can have waits for the control page to
  * change.  All others end.
  *
@@ -13,9 +14,9 @@
 
 #include "base/fault.h"
 
-static bool is_resumable(const struct tr_seq *q)
+static bool is_kept(const struct tr_seq *q)
 {
-    return q->flags & TR_REQ_RESUMABLE;
+    return tr_state_is_kept(q->flags, q->state);
 }
 
 /* The former owner's words about it.  The area is still his: it gets a new owner only after its death
@@ -83,7 +84,7 @@ void tr_handover_dead(struct tr_sched *sc)
         if (q->use != TR_SLOT_LIVE || tr_sched_owner_alive(sc, q->area, q->epoch))
             continue;
         last_words(sc, q);
-        bool goes_on = is_resumable(q) && !q->released;
+        bool goes_on = is_kept(q) && !q->released;
         if (!goes_on && !tr_state_terminal(q->state))
             tr_settle_cancel(sc, q, TR_ERR_FRONTEND_LOST); /* reads when its client had gone */
         q->confirmed = false;
@@ -106,7 +107,7 @@ static struct tr_seq *named(struct tr_sched *sc, const struct tr_msg *m)
 bool tr_handover_adopt(struct tr_sched *sc, uint32_t area, const struct tr_msg *m)
 {
     struct tr_seq *q = named(sc, m);
-    if (!q || !is_resumable(q))
+    if (!q || !is_kept(q))
         return false;
     if (!sc->alive[area]) /* it died before it was heard: nobody waits for it there */
         return true;
@@ -145,7 +146,7 @@ bool tr_handover_cancel(struct tr_sched *sc, const struct tr_msg *m)
 bool tr_handover_wanted(struct tr_sched *sc, const struct tr_msg *m)
 {
     struct tr_seq *q = named(sc, m);
-    if (!q || !is_resumable(q))
+    if (!q || !is_kept(q))
         return false;
     /* Relaxed: a moment's difference is one poll more or less. */
     atomic_store_explicit(&tr_sched_ring(sc, q)->asked_ns, sc->now, memory_order_relaxed);

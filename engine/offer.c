@@ -38,6 +38,19 @@ void tr_offer_take(struct tr_sched *sc, uint32_t slot)
     sc->n_offered--;
 }
 
+void tr_offer_turn_away(struct tr_sched *sc, uint32_t slot, enum tr_err why)
+{
+    struct tr_seq *q = &sc->seq[slot];
+    struct tr_ring *r = tr_sched_ring(sc, q);
+    /* TAKEN until the generation is over: the word says that the claim is not lost (tr_claim_is_lost). */
+    tr_claim_set(sc->s, slot, (struct tr_claim){.state = TR_CLAIM_TAKEN, .gen = q->gen});
+    r->err = why;
+    tr_ring_reset(sc->s, slot);
+    q->gen = atomic_load_explicit(&r->gen, memory_order_relaxed);
+    sc->n_offered--;
+    tr_offer_close(sc, slot);
+}
+
 void tr_offer_close(struct tr_sched *sc, uint32_t slot)
 {
     struct tr_seq *q = &sc->seq[slot];

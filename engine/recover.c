@@ -101,6 +101,7 @@ static void find_slot(struct tr_sched *sc, uint32_t slot)
         reset(sc, slot);
     else
         find_request(sc, slot, state);
+    tr_twin_note(sc, slot, q->use == TR_SLOT_LIVE);
     tr_slot_stat_admit(sc->s, slot);
     tr_slot_stat_state(sc->s, slot, q->state);
 }

@@ -70,6 +70,7 @@ struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
     sc->stat = s->stat[TR_STAT_ENGINE];
     sc->seq = take(sc, n, sizeof(*sc->seq));
     sc->extra = take(sc, n, sizeof(*sc->extra));
+    sc->idem = take(sc, n, sizeof(*sc->idem));
     sc->closed = take(sc, n, sizeof(*sc->closed));
     sc->active = take(sc, n, sizeof(*sc->active));
     sc->aside_kv = take(sc, n, sizeof(*sc->aside_kv));
@@ -86,9 +87,9 @@ struct tr_sched *tr_sched_new(struct tr_shm *s, const struct tr_sched_config *c,
         tr_sched_free(sc);
         return NULL;
     }
-    if (!sc->seq || !sc->extra || !sc->closed || !sc->active || !sc->aside_kv || !sc->ended ||
-        !sc->due || !sc->unbilled || !sc->plan_in || !sc->plan_do || !sc->news || !sc->reqs ||
-        !sc->fair)
+    if (!sc->seq || !sc->extra || !sc->idem || !sc->closed || !sc->active || !sc->aside_kv ||
+        !sc->ended || !sc->due || !sc->unbilled || !sc->plan_in || !sc->plan_do || !sc->news ||
+        !sc->reqs || !sc->fair)
         goto out;
     atomic_store_explicit(&s->rings->ready, 0, memory_order_release);
     atomic_store_explicit(&s->rings->sleeping, 0, memory_order_relaxed);
@@ -201,6 +202,7 @@ void tr_sched_free(struct tr_sched *sc)
         return;
     free(sc->seq);
     free(sc->extra);
+    free(sc->idem);
     free(sc->closed);
     free(sc->active);
     free(sc->aside_kv);

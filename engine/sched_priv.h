@@ -40,6 +40,7 @@ struct tr_sched {
     /* Slots. */
     struct tr_seq *seq;             /* [n_slots] */
     struct tr_extra *extra;         /* [n_slots], touched only where a request has one */
+    uint64_t *idem;                 /* [n_slots] of the hash of its Idempotency-Key; 0: none (twin.c) */
     struct tr_constrain *constrain; /* NULL: no request may bring a grammar */
     uint32_t *closed;               /* [n_slots], a stack of free slots that are not offered */
     uint32_t n_closed;
@@ -199,6 +200,12 @@ bool tr_admit_is_sound(struct tr_sched *sc, uint32_t slot);
 /* Echoed logprobs: entry 0, if the ring does not have it yet.  False if there is no room for it. */
 bool tr_admit_first_lp(struct tr_sched *sc, const struct tr_seq *q);
 
+/* ---- twin.c: requests with the same Idempotency-Key ---- */
+/* Whether `req`, a copy, has a twin: one that runs, or has come to its end and whose answer is kept. */
+bool tr_twin_has(const struct tr_sched *sc, const struct tr_request *req);
+/* The ring of the slot holds a request, or (false) none any more. */
+void tr_twin_note(struct tr_sched *sc, uint32_t slot, bool there);
+
 /* ---- handover.c: streams that change hands ---- */
 /* Streams of frontends that do not live: given to others, or ended. */
 void tr_handover_dead(struct tr_sched *sc);
@@ -215,6 +222,8 @@ void tr_offer_sweep(struct tr_sched *sc);
 bool tr_offer_claimed_by(const struct tr_sched *sc, uint32_t slot, uint32_t gen, uint32_t area,
                          uint32_t epoch);
 void tr_offer_take(struct tr_sched *sc, uint32_t slot);  /* claimed -> taken, LIVE */
+/* claimed -> the next generation, to be opened again; its frontend learns why (tr_ring_turned_away). */
+void tr_offer_turn_away(struct tr_sched *sc, uint32_t slot, enum tr_err why);
 void tr_offer_close(struct tr_sched *sc, uint32_t slot); /* after the ring's reset: free, closed */
 
 /* ---- settle.c: ends, records, release ---- */

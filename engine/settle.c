@@ -231,7 +231,7 @@ static bool is_durable(const struct tr_seq *q, uint64_t durable)
 static bool is_released(const struct tr_sched *sc, const struct tr_seq *q)
 {
     return q->released ||
-           (!tr_sched_owner_alive(sc, q->area, q->epoch) && !(q->flags & TR_REQ_RESUMABLE));
+           (!tr_sched_owner_alive(sc, q->area, q->epoch) && !tr_state_is_kept(q->flags, q->state));
 }
 
 static void settle_or_due(struct tr_sched *sc, struct tr_seq *q)
@@ -240,7 +240,7 @@ static void settle_or_due(struct tr_sched *sc, struct tr_seq *q)
     if (q->settled) {
         sc->n_settled++;
         /* The ledger rings the owner that the record names; it may be another one by now. */
-        if (q->flags & TR_REQ_RESUMABLE)
+        if (tr_state_is_kept(q->flags, q->state))
             tr_sched_tell(sc, q);
     } else {
         sc->due[sc->n_due++] = q->slot;
@@ -292,6 +292,7 @@ static void free_slot(struct tr_sched *sc, struct tr_seq *q)
     tr_constrain_drop(sc->constrain, q->slot); /* its program goes with the ring */
     TR_FAULT_FOR(ENGINE_RELEASE_DUE, tr_sched_ring(sc, q)->params.seed);
     tr_seq_move(sc->s, q, TR_FREE);
+    tr_twin_note(sc, q->slot, false);
     TR_FAULT(ENGINE_RELEASE_RESET);
     *q =
         (struct tr_seq){.slot = q->slot, .gen = q->gen, .group_next = TR_NO_SLOT, .key = TR_NO_KEY};

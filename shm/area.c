@@ -226,20 +226,25 @@ void tr_cursor_reset(struct tr_shm *s, uint32_t slot, uint32_t gen)
     atomic_store_explicit(&cmds(s, s->my_area)[slot], gen, memory_order_relaxed);
 }
 
+static bool is_kept(const struct tr_ring *r)
+{
+    /* Relaxed: tr_ring_request has looked; from an end on it does not change. */
+    return tr_state_is_kept(r->params.flags, atomic_load_explicit(&r->state, memory_order_relaxed));
+}
+
 /* A slot of another generation may be one that we have claimed: its words are not touched. */
 static bool may_be_adopted(const struct tr_shm *s, uint32_t slot, uint32_t gen,
                            uint64_t stream_rand)
 {
     const struct tr_ring *r = tr_ring_at(s, slot);
-    return gen && tr_ring_request(s, slot) == gen && r->stream_rand == stream_rand &&
-           (r->params.flags & TR_REQ_RESUMABLE);
+    return gen && tr_ring_request(s, slot) == gen && r->stream_rand == stream_rand && is_kept(r);
 }
 
 bool tr_adopt_is_due(const struct tr_shm *s, uint32_t slot, uint32_t *gen)
 {
     const struct tr_ring *r = tr_ring_at(s, slot);
     uint32_t g = tr_ring_request(s, slot);
-    if (!g || !(r->params.flags & TR_REQ_RESUMABLE) || !tr_ring_is_ours(s, r))
+    if (!g || !is_kept(r) || !tr_ring_is_ours(s, r))
         return false;
     /* A release is of no effect if somebody had adopted the stream before, and died: not confirmed,
      * it is given to us once more. */

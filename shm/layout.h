@@ -13,7 +13,7 @@
 
 #define TR_SHM_MAGIC 0x676e69726e6b6f74u /* "tokenring" without its first e, little-endian */
 enum {
-    TR_LAYOUT_VERSION = 8,
+    TR_LAYOUT_VERSION = 9,
     TR_LINE_BYTES = 64,
     TR_MAX_AREAS = 64,        /* 2 x the largest number of frontends */
     TR_MAX_TOP = 20,          /* alternatives in a logprob entry */

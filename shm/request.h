@@ -24,7 +24,10 @@ enum {
     TR_REQ_STOP_STRINGS = 1u << 5,
     /* A resumable one that is cancelled by request is kept like any other that has ended, and let go by
      * a second cancel. */
-    TR_REQ_CANCEL_KEEPS = 1u << 6
+    TR_REQ_CANCEL_KEEPS = 1u << 6,
+    /* It has an Idempotency-Key: `idem` is not 0.  Never with logprobs, which cannot be told again, or
+     * in a group. */
+    TR_REQ_IDEMPOTENT = 1u << 7
 };
 
 enum { TR_PRIORITY_MAX = 32767 };
@@ -48,6 +51,13 @@ struct tr_params {
     uint32_t pad;
 };
 
+/* What an Idempotency-Key and the request that came with it are known by: hashes, with a seed that all
+ * frontends of a service have.  All 0: none. */
+struct tr_idem {
+    uint64_t key[2];  /* of the header's value and the API key's name */
+    uint64_t body[2]; /* of what was asked for, and in which shape */
+};
+
 struct tr_request {
     uint32_t gen;        /* of the slot */
     uint32_t prompt_len; /* tokens, 1 .. n_ctx */
@@ -68,6 +78,7 @@ struct tr_request {
     char key[TR_KEY_BYTES];       /* id of the API key, "" without */
     struct tr_trace trace;
     struct tr_stages stage; /* submitted_ns: as it is pushed */
+    struct tr_idem idem;
     /* followed by: uint32_t prompt[n_ctx], then uint8_t extra[TR_EXTRA_BYTES] */
 };
 

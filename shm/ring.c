@@ -148,6 +148,18 @@ int tr_ring_past_of(const struct tr_shm *s, uint32_t slot, uint32_t gen, struct 
     return 0;
 }
 
+enum tr_err tr_ring_turned_away(const struct tr_shm *s, uint32_t slot, uint32_t gen)
+{
+    const struct tr_ring *r = tr_ring_at(s, slot);
+    /* Acquire: who sees that the generation is over sees the word; pairs with tr_ring_reset. */
+    if (!r || atomic_load_explicit(&r->gen, memory_order_acquire) == gen)
+        return TR_OK;
+    uint64_t w = atomic_load_explicit(&r->past, memory_order_relaxed);
+    uint32_t err = (uint32_t)(w >> 57);
+    bool was_free = (uint32_t)w == gen && ((uint32_t)(w >> 53) & 15) == TR_FREE;
+    return was_free && err < TR_ERR_COUNT ? (enum tr_err)err : TR_OK;
+}
+
 void tr_ring_reset(struct tr_shm *s, uint32_t slot)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);
@@ -159,8 +171,9 @@ void tr_ring_reset(struct tr_shm *s, uint32_t slot)
     atomic_store_explicit(&r->past, pack_past(r, gen), memory_order_relaxed);
     /* The generation first: a reader that copies while we wipe finds it changed afterwards.  The
      * fence keeps the wiping behind it; pairs with the acquire fence in tr_ring_read's callers,
-     * who compare `gen` again after they copied. */
-    atomic_store_explicit(&r->gen, gen + 1 ? gen + 1 : 1, memory_order_relaxed);
+     * who compare `gen` again after they copied.  Release: `past` comes before it; pairs with
+     * tr_ring_turned_away. */
+    atomic_store_explicit(&r->gen, gen + 1 ? gen + 1 : 1, memory_order_release);
     atomic_thread_fence(memory_order_release);
     TR_FAULT(ENGINE_RESET_GENERATION);
     memset(tr_ring_ids_rw(s, slot), 0, used * sizeof(uint32_t));

@@ -41,6 +41,13 @@ static inline bool tr_state_terminal(uint32_t s)
     return s >= TR_COMPLETED && s <= TR_ERROR;
 }
 
+/* Whether a request with these flags (TR_REQ_*), in this state, outlives its frontend. */
+static inline bool tr_state_is_kept(uint32_t flags, uint32_t s)
+{
+    return (flags & TR_REQ_RESUMABLE) ||
+           ((flags & TR_REQ_IDEMPOTENT) && (s == TR_COMPLETED || s == TR_INCOMPLETE));
+}
+
 /* How clients and the ledger call a terminal state; NULL for all others, and for nonsense. */
 const char *tr_state_name(uint32_t s);
 
@@ -117,6 +124,7 @@ struct tr_ring {
     char key[TR_KEY_BYTES];
     struct tr_trace trace;
     struct tr_stages stage;
+    struct tr_idem idem; /* all 0 without TR_REQ_IDEMPOTENT */
     /* followed, at offsets of shm/layout.h, by
      *   uint32_t ids[n_ctx]    prompt, then output
      *   uint32_t steps[n_ctx]  step index of output i at steps[i]
@@ -163,7 +171,7 @@ int tr_ring_push(struct tr_shm *s, uint32_t slot, uint32_t id, uint32_t step);
 void tr_ring_end(struct tr_shm *s, uint32_t slot, enum tr_state terminal);
 
 /* Engine.  Next generation: state FREE, all counters 0; ids, extra and logprobs are wiped as far as they
- * were used. */
+ * were used.  `err` of a ring that was FREE is why what was submitted for it was turned away. */
 void tr_ring_reset(struct tr_shm *s, uint32_t slot);
 
 /* How the generation before the present one ended, for somebody who looks a moment too late. */
@@ -175,6 +183,10 @@ struct tr_ring_past {
 
 /* Reader.  0 and *out, or -ESTALE: `gen` is not the generation before this one, or did not end. */
 int tr_ring_past_of(const struct tr_shm *s, uint32_t slot, uint32_t gen, struct tr_ring_past *out);
+
+/* Reader.  TR_OK, or why the engine turned away what was submitted for that generation, the one before
+ * the present one: it was never admitted. */
+enum tr_err tr_ring_turned_away(const struct tr_shm *s, uint32_t slot, uint32_t gen);
 
 /* Reader.  The generation of the request that is there; 0 when there is none, or it is just being wiped. */
 uint32_t tr_ring_request(const struct tr_shm *s, uint32_t slot);

@@ -5,7 +5,9 @@
  * submission queue, command word with its dirty bit, ring with its owner word, accounting queue.  The
  * supervisor kills and replaces each of them a bounded number of times.  What is private to a process is
  * local here and dies with it.  A request may be resumable: then it outlives its frontend and its
- * connection, is given to a frontend that lives, and can be adopted by another at any time.
+ * connection, is given to a frontend that lives, and can be adopted by another at any time.  Or its answer
+ * is kept when it has come to its end by itself (an Idempotency-Key), or the engine turns it away, for it
+ * has a twin.
  *
  * Checked: two frontends never claim the same generation; a request that was admitted gets exactly
  * one row, whoever dies; a row says "durable" only once it is in the file; a slot is not reused
@@ -30,6 +32,10 @@
 #define READERS 2   /* clients that ask for a stream at a frontend that does not have it */
 #endif
 
+#ifndef KEPT
+#define KEPT 1      /* requests may have an Idempotency-Key */
+#endif
+
 mtype = { CLOSED, OPEN, CLAIMED, TAKEN };      /* claim word */
 mtype = { FREE, LIVE, ENDED };                 /* state of the ring */
 mtype = { NONE, ADOPT, CONFIRM };              /* message about a stream that is there */
@@ -44,6 +50,7 @@ mtype ring = FREE;
 byte owner, owner_epoch;
 bool confirmed;
 bool resumable;
+bool kept;                                     /* for its key, once it has come to its own end */
 byte of_gen;                                   /* whose request the fields are */
 byte bill_seq;                                 /* stored before the record is counted */
 
@@ -53,7 +60,7 @@ bool alive[NF + 1];
 byte ack[NF];
 
 /* areas (frontends): one submission, one other message, one command word, one dirty bit */
-bool sub[NF], sub_resumable[NF];
+bool sub[NF], sub_resumable[NF], sub_kept[NF];
 byte sub_gen[NF];
 mtype msg[NF] = NONE;
 byte msg_gen[NF];
@@ -83,6 +90,7 @@ byte deaths = 0;
 
 #define IS_DURABLE (bill_seq != 0 && durable >= bill_seq)
 #define IS_OWNER(i) (ring != FREE && owner == i && owner_epoch == epoch[i])
+#define KEEPS (resumable || (kept && ring == ENDED))
 #define HAS_IT (IS_OWNER(me) && confirmed)
 #define OWNER_LIVES (alive[owner] && owner_epoch == epoch[owner])
 
@@ -116,8 +124,9 @@ endidle:
                   fi
               }
               goto over
-           :: atomic { sub_resumable[me] = false; sub[me] = true; sub_gen[me] = my_gen }
-           :: atomic { sub_resumable[me] = true; sub[me] = true; sub_gen[me] = my_gen }
+           :: atomic { sub_resumable[me] = false; sub_kept[me] = false; sub[me] = true; sub_gen[me] = my_gen }
+           :: atomic { sub_resumable[me] = true; sub_kept[me] = false; sub[me] = true; sub_gen[me] = my_gen }
+           :: atomic { KEPT -> sub_resumable[me] = false; sub_kept[me] = true; sub[me] = true; sub_gen[me] = my_gen }
            fi;
            if
            :: true                             /* the client stays */
@@ -131,7 +140,7 @@ endadmit:  atomic { (gen != my_gen || ring != FREE) -> holders[my_gen]--; held =
         /* news of a stream that it does not know and that is its own: given to it, or so long ago
          * that it has lost it in between.  A ring that is being reset shows: its fields are of another
          * generation */
-        :: atomic { IS_OWNER(me) && resumable && of_gen == gen ->
+        :: atomic { IS_OWNER(me) && KEEPS && of_gen == gen ->
                 my_gen = gen; ask = (confirmed -> NONE : CONFIRM) }
            goto take
         /* a reader asks for one that another has */
@@ -194,7 +203,7 @@ inline obey(i)
         if
         :: cmd_gen[i] == gen ->
             if
-            :: ring == LIVE && cmd_cancel[i] -> ring = ENDED
+            :: ring == LIVE && cmd_cancel[i] -> ring = ENDED; kept = false
             :: else
             fi;
             if
@@ -222,10 +231,17 @@ inline admit(i)
         :: ring == FREE && sub_gen[i] == gen ->
             /* fields, then state, then the claim, then the queue: after a crash in between, the
              * next engine finds either a claimed slot and its message, or a live ring */
-            atomic { owner = i; owner_epoch = epoch[i]; confirmed = true; resumable = sub_resumable[i]; of_gen = gen }
-            atomic { ring = LIVE; admitted[gen] = true }
-            claim = TAKEN;
-            obey(i)                            /* its dirty bit may have been taken before */
+            if
+            :: true ->
+                atomic { owner = i; owner_epoch = epoch[i]; confirmed = true; resumable = sub_resumable[i]; kept = sub_kept[i]; of_gen = gen }
+                atomic { ring = LIVE; admitted[gen] = true }
+                claim = TAKEN;
+                obey(i)                        /* its dirty bit may have been taken before */
+            :: sub_kept[i] ->                  /* it has a twin: its frontend sees the next generation */
+                claim = TAKEN;
+                gen++;
+                claim = CLOSED
+            fi
         :: else                                 /* a message of another life */
         fi;
         sub[i] = false
@@ -239,7 +255,7 @@ inline adopt(i)
     if
     :: msg[i] != NONE ->
         if
-        :: ring != FREE && msg_gen[i] == gen && resumable && !(IS_OWNER(i) && confirmed) &&
+        :: ring != FREE && msg_gen[i] == gen && KEEPS && !(IS_OWNER(i) && confirmed) &&
            (msg[i] == ADOPT || IS_OWNER(i)) ->
             if
             :: confirmed && owner < NF && owner_epoch == epoch[owner] -> obey(owner)
@@ -266,7 +282,7 @@ inline hand_over()
         :: else
         fi;
         if
-        :: resumable && !released ->
+        :: KEEPS && !released ->
             atomic {
                 if
                 :: alive[0] -> owner = 0; owner_epoch = epoch[0]
@@ -275,7 +291,7 @@ inline hand_over()
                 fi;
                 confirmed = false
             }
-        :: !resumable && ring == LIVE -> ring = ENDED
+        :: atomic { !resumable && ring == LIVE -> ring = ENDED; kept = false }
         :: else
         fi
     :: else
@@ -334,7 +350,7 @@ endsleep:
         :: !alive[1] && ack[1] != epoch[1] -> bury(1)
         /* an orphan, when somebody comes; or released by a dead one, which a new engine does not know */
         :: ring != FREE && owner == NOBODY && (alive[0] || alive[1]) -> hand_over()
-        :: ring != FREE && resumable && owner != NOBODY && owner_epoch != epoch[owner] && !released -> hand_over()
+        :: ring != FREE && KEEPS && owner != NOBODY && owner_epoch != epoch[owner] && !released -> hand_over()
         :: sub[0] -> admit(0)
         :: sub[1] -> admit(1)
         :: msg[0] != NONE -> adopt(0)
@@ -343,9 +359,9 @@ endsleep:
         :: ring == ENDED && bill_seq == 0 ->
             bill_seq = tail + 1;
             atomic { rec[tail] = gen; tail++ }
-        :: ring == ENDED && IS_DURABLE && (released || (!OWNER_LIVES && !resumable)) ->
+        :: ring == ENDED && IS_DURABLE && (released || (!OWNER_LIVES && !KEEPS)) ->
             assert(rows[gen] == 1);
-            assert(!resumable || let_go[gen]);
+            assert(!KEEPS || let_go[gen]);
             assert(!(OWNER_LIVES && confirmed && has[owner] == gen));
             gen++;
             atomic { ring = FREE; bill_seq = 0; released = false }

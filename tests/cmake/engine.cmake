@@ -23,7 +23,7 @@ pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 tr_program_test(golden sampling ${CMAKE_SOURCE_DIR}/tests/golden/sampling.c engine PkgConfig::JANSSON m)
 
 tr_unit_test(engine sim)
-foreach(noun admit cached constrain disorder engine handover offer order settle recover slot_stat speculate step suspect)
+foreach(noun admit cached constrain disorder engine handover offer order settle recover slot_stat speculate step suspect twin)
   tr_unit_test(engine ${noun} enginerig)
 endforeach()
 if(TARGET unit_engine_handover)

@@ -181,6 +181,7 @@ static void write_request(struct tr_engine_rig *r, const struct tr_rig_ask *a, u
     req->prompt_len = a->prompt_len;
     req->stream_rand = a->rand;
     req->arrival_ns = tr_now_ns();
+    req->idem = a->idem;
     req->params = a->params;
     req->group_n = n;
     req->group_k = k;

@@ -38,6 +38,7 @@ struct tr_rig_ask {
     const struct tr_extra *extra; /* or NULL */
     const char *id;
     const char *key; /* NULL: "key" */
+    struct tr_idem idem;
     uint64_t rand;
 };
 
