@@ -47,6 +47,7 @@ static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct 
         .extra_len = (uint32_t)extra,
         .stream_rand = ad->rand,
         .arrival_ns = a->arrival_ns,
+        .idem = a->idem,
         .params = a->params,
         .group_n = ad->n,
         .group_k = k,

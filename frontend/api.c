@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "frontend/access.h"
 #include "frontend/key.h"
+#include "frontend/idempotency.h"
 #include "frontend/page.h"
 #include "frontend/params.h"
 #include "frontend/plain.h"
@@ -184,7 +185,8 @@ static void start(struct tr_task *t, struct tr_fe *fe, struct tr_exchange *x)
 
 static void refuse(struct tr_task *t, struct tr_fe *fe, struct tr_exchange *x)
 {
-    tr_stream_refuse(fe, x, t->refusal);
+    if (!tr_idempotency_answer(fe, x, t->ask, t->dialect, t->frame))
+        tr_stream_refuse(fe, x, t->refusal);
 }
 
 void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct tr_fe *fe,
@@ -210,7 +212,9 @@ void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct
     }
     a->created = (uint64_t)tr_wall_of_ns(rq->arrived_ns);
     a->timeout_ns = fe->cfg->timeout_ns;
-    bool is_long = tr_task_is_long(t), good = read_headers(rq, a, &t->fault) == 0;
+    bool is_long = tr_task_is_long(t);
+    bool good = read_headers(rq, a, &t->fault) == 0 &&
+                tr_idempotency_read(rq, dialect->api, t->frame, a, &t->fault) == 0;
     if (good && !is_long) {
         good = make_less(t) == 0;
         t->make = make_rest;

@@ -182,6 +182,8 @@ tr_handler tr_responses_get, tr_responses_delete, tr_responses_cancel, tr_respon
 /* Answers a POST with `background` and without `stream`: the object as soon as the engine has the
  * request. */
 void tr_responses_accepted(struct tr_stream *s, struct tr_exchange *x);
+void tr_responses_again(struct tr_fe *fe, struct tr_exchange *x, struct tr_stream_id id,
+                        const char *key);
 
 /* Looks at questions that wait. */
 bool tr_responses_turn(struct tr_fe *fe);

@@ -441,6 +441,12 @@ void tr_responses_accepted(struct tr_stream *s, struct tr_exchange *x)
         forsake(s->fe, s->name);
 }
 
+void tr_responses_again(struct tr_fe *fe, struct tr_exchange *x, struct tr_stream_id id,
+                        const char *key)
+{
+    ask(fe, x, id, key, GET);
+}
+
 static int query(const struct tr_http_request *rq, const char *name, char buf[ARG_BYTES])
 {
     return tr_http_query(rq->http, name, buf, ARG_BYTES);

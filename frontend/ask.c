@@ -245,6 +245,9 @@ static int make_prompts(struct tr_ask *a, uint32_t n, struct tr_fault *f)
                             "n times the number of prompts is at most %u.", max);
     if (a->plain && n > 1)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, "prompt", "Plain text has room for one answer.");
+    if ((a->params.flags & TR_REQ_IDEMPOTENT) && n > 1)
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, "Idempotency-Key",
+                            "Only a request with one prompt can have an Idempotency-Key.");
     if ((a->params.flags & TR_REQ_RESUMABLE) && n * a->n > 1) {
         if (a->hold_asked)
             return tr_fault_set(f, TR_ERR_BAD_PARAM, a->n > 1 ? "n" : "prompt",

@@ -37,6 +37,7 @@ struct tr_ask {
     /* Set by the handler from the request. */
     char request_id[TR_ID_BYTES];
     char key[TR_KEY_BYTES];
+    struct tr_idem idem; /* all 0: without Idempotency-Key (idempotency.h) */
     uint64_t arrival_ns;
     struct tr_trace trace;
     struct tr_stages stage; /* how far it has come, and when */
@@ -117,7 +118,7 @@ void tr_ask_split(const struct tr_ask *a, struct tr_split *split);
 /* ---- between frontends (ask_view.c) ---- */
 
 /* Writes the variable part of the request (shm/extra.h); with what another frontend needs to go on if
- * it is resumable.  Bytes, 0 if there is nothing to say, or -ENOSPC. */
+ * it is resumable or has an Idempotency-Key.  Bytes, 0 if there is nothing to say, or -ENOSPC. */
 int tr_ask_pack(const struct tr_ask *a, uint8_t *out, size_t cap);
 
 /* The ask of a resumable request that is in the ring of this slot and generation, whoever admitted

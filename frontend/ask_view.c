@@ -16,6 +16,9 @@ _Static_assert((int)TR_VIEW_STOP_BYTES == TR_STOP_LEN_MAX &&
                    (int)TR_REASONING_FORMATS <= TR_VIEW_FORMATS + 1,
                "what may be asked for can be packed");
 
+/* Of a request that another frontend may go on with, or whose answer it may tell again. */
+#define OUTLIVES (TR_REQ_RESUMABLE | TR_REQ_IDEMPOTENT)
+
 /* ---- into the ring ---- */
 
 static void make_view(const struct tr_ask *a, struct tr_view *v)
@@ -40,7 +43,7 @@ int tr_ask_pack(const struct tr_ask *a, uint8_t *out, size_t cap)
 {
     struct tr_view v;
 
-    if (a->params.flags & TR_REQ_RESUMABLE) {
+    if (a->params.flags & OUTLIVES) {
         make_view(a, &v);
         return tr_extra_pack_view(a->extra, &v, out, cap);
     }
@@ -121,7 +124,7 @@ static int read_fixed(struct tr_ask *a, const struct tr_ring *r)
     a->logprobs = a->params.flags & TR_REQ_LOGPROBS;
     a->max_tokens = a->params.max_tokens;
     a->n = a->n_prompts = 1;
-    if (!(a->params.flags & TR_REQ_RESUMABLE) || a->params.n_top > TR_MAX_TOP || r->group_n != 1)
+    if (!(a->params.flags & OUTLIVES) || a->params.n_top > TR_MAX_TOP || r->group_n != 1)
         return -EINVAL;
     return 0;
 }

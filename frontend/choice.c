@@ -55,7 +55,7 @@ static void scan_flush(struct tr_stream *s, struct tr_choice *ch)
     size_t len = 0;
 
     if (tr_scan_flush(&ch->scan, s->fe->text, &len) == TR_SCAN_STOPPED)
-        tr_cmd_post(s->fe->shm, ch->slot, ch->gen, TR_CMD_FINISH, (uint32_t)ch->scanned);
+        tr_stream_say(s, ch, TR_CMD_FINISH, (uint32_t)ch->scanned);
 }
 
 static void scan_token(struct tr_stream *s, struct tr_choice *ch, uint32_t id)
@@ -83,7 +83,7 @@ static void scan_token(struct tr_stream *s, struct tr_choice *ch, uint32_t id)
         ch->text_done = true;
         ch->text_end = ch->scanned;
         TR_FAULT_FOR(FRONTEND_STOP_FOUND, s->ask->params.seed);
-        tr_cmd_post(s->fe->shm, ch->slot, ch->gen, TR_CMD_FINISH, (uint32_t)ch->scanned);
+        tr_stream_say(s, ch, TR_CMD_FINISH, (uint32_t)ch->scanned);
         TR_FAULT_FOR(FRONTEND_STOP_POSTED, s->ask->params.seed);
     } else if (ch->scanned >= tr_ring_at(s->fe->shm, ch->slot)->params.max_tokens) {
         ch->text_done = true;
@@ -124,7 +124,10 @@ static bool admit(struct tr_stream *s, struct tr_choice *ch, const struct tr_rin
 {
     uint32_t n_ctx = s->fe->shm->config.n_ctx;
 
-    if (!tr_request_is_mine(s->fe->shm, ch->slot, s->name.rand))
+    bool fits = s->replay ? r->stream_rand == s->name.rand
+                          : tr_request_is_mine(s->fe->shm, ch->slot, s->name.rand);
+
+    if (!fits)
         return false;
     ch->admitted = true;
     ch->prompt_len = r->prompt_len < n_ctx ? r->prompt_len : n_ctx;

@@ -169,6 +169,8 @@ bool tr_choice_out(const struct tr_stream *s, const struct tr_choice *ch)
 
 void tr_choice_publish(struct tr_stream *s, struct tr_choice *ch)
 {
+    if (s->replay)
+        return;
     uint64_t limit = ch->text_done ? ch->text_end : ch->scanned;
     bool all = !s->x || (ch->echo_done && ch->sent >= limit);
     uint64_t sent = all ? ch->scanned : ch->sent;

@@ -26,6 +26,7 @@
 #include "frontend/sse.h"
 #include "shm/lpring.h"
 #include "shm/ring.h"
+#include "shm/stream_id.h"
 
 #include <stdbool.h>
 
@@ -138,6 +139,8 @@ struct tr_dialect {
     enum tr_closing (*close)(struct tr_stream *s);
     /* A stream that is detached has been admitted and is held: answers. */
     void (*accepted)(struct tr_stream *s, struct tr_exchange *x);
+    /* The same for somebody who asks for it once more (Idempotency-Key): answers with what there is now. */
+    void (*again)(struct tr_fe *fe, struct tr_exchange *x, struct tr_stream_id id, const char *key);
     /* Each turn, before the streams: what waits for rings of others.  True if anything moved.  May be
      * NULL. */
     bool (*turn)(struct tr_fe *fe);

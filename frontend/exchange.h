@@ -48,6 +48,7 @@ struct tr_http_request {
         *key;            /* whose it is (key.h); NULL: no key was needed.  Good for the life of the
                                * process */
     uint64_t arrived_ns; /* first byte of the request */
+    bool is_one_of_many; /* `http` is the head of a connection, or call, of several requests */
 };
 
 typedef void tr_handler(struct tr_exchange *x, const struct tr_http_request *rq, void *ctx);

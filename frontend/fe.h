@@ -69,6 +69,7 @@ struct tr_fe {
     struct tr_stream_gate gate; /* wait for their record (stream.c) */
     struct tr_stream_held held; /* have no reader, oldest first (hold.c) */
     uint32_t n_held;            /* so many */
+    uint32_t n_answers;         /* of those, kept for their keys alone */
     bool hold_missed;           /* one that was given to us found no memory (hold.c) */
     uint64_t durable_seen;      /* the ledger's count when those were last looked at */
     bool clock_missed;          /* a stream's timer could not be armed (stream_clock.c) */

@@ -68,6 +68,10 @@ struct tr_frontend_config {
     uint64_t resume_window_ns; /* a stream without a reader is kept for so long; 0: not at all */
     uint32_t hold_slots;       /* at most so many of them, over all frontends */
 
+    uint64_t
+        idempotency_ns; /* an answer is kept so long for its Idempotency-Key; 0: none have one */
+    uint64_t idempotency_seed; /* of hashes; the same in all frontends of a service, random */
+
     size_t max_body;            /* bytes of a request body, and of a non-streamed answer */
     uint32_t max_connections;   /* of this process, over all ports */
     uint32_t max_choices;       /* n x prompts, <= TR_MAX_CHOICES */
@@ -105,6 +109,9 @@ struct tr_stream_bounds {
     size_t tls_busy, tls_idle; /* then, with records under way and without */
 };
 void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bounds *b);
+
+/* How many answers a frontend keeps for their Idempotency-Keys alone, at most (hold.c). */
+uint32_t tr_hold_answers(const struct tr_frontend_config *c, uint32_t n_areas);
 
 /* Runs until the drain is through.  Called in the child after tr_shm_attach with role FRONTEND (the
  * area and epoch are in *s) and after privileges were dropped; the model file is opened, read and

@@ -350,7 +350,8 @@ void tr_grpc_start(struct tr_grpc_request *r, struct tr_grpc_message *m)
                                           .key = r->call->key,
                                           .body = body,
                                           .request_id = r->request_id,
-                                          .arrived_ns = m->arrived_ns},
+                                          .arrived_ns = m->arrived_ns,
+                                          .is_one_of_many = r->answer.in_stream},
                 fe, &tr_dialect_oip, TR_PROTO);
 }
 

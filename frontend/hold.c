@@ -17,6 +17,29 @@ bool tr_hold_is_resumable(const struct tr_stream *s)
     return s->n == 1 && (s->ask->params.flags & TR_REQ_RESUMABLE);
 }
 
+bool tr_hold_is_kept(const struct tr_stream *s)
+{
+    return s->n == 1 && !s->replay &&
+           (s->ask->params.flags & (TR_REQ_RESUMABLE | TR_REQ_IDEMPOTENT));
+}
+
+/* It has come to an end by itself and has a key: its answer may be asked for once more. */
+static bool is_answer(const struct tr_stream *s)
+{
+    return (s->ask->params.flags & TR_REQ_IDEMPOTENT) && tr_stream_all_ended(s) &&
+           !tr_stream_outcome(s);
+}
+
+/* How long it is kept without a reader. */
+static uint64_t window_of(const struct tr_stream *s)
+{
+    const struct tr_frontend_config *cfg = s->fe->cfg;
+    uint64_t ns = tr_hold_is_resumable(s) ? cfg->resume_window_ns : 0;
+
+    return (is_answer(s) || s->hold.is_answer) && cfg->idempotency_ns > ns ? cfg->idempotency_ns
+                                                                           : ns;
+}
+
 /* ---- the list ---- */
 
 /* Told at once: the others count with it. */
@@ -27,7 +50,7 @@ static void tell(struct tr_fe *fe)
 
 static void begin_window(struct tr_stream *s)
 {
-    s->hold.until_ns = tr_now_ns() + s->fe->cfg->resume_window_ns;
+    s->hold.from_ns = tr_now_ns();
     s->rang = true; /* the look at its clock arms it */
 }
 
@@ -38,6 +61,8 @@ static void enter(struct tr_stream *s)
     TAILQ_INSERT_TAIL(&s->fe->held, s, hold.link);
     s->hold.listed = true;
     s->fe->n_held++;
+    s->hold.is_answer = !tr_hold_is_resumable(s);
+    s->fe->n_answers += s->hold.is_answer;
     tell(s->fe);
     tr_stream_due(s);
 }
@@ -49,6 +74,7 @@ void tr_hold_leave(struct tr_stream *s)
     TAILQ_REMOVE(&s->fe->held, s, hold.link);
     s->hold.listed = false;
     s->fe->n_held--;
+    s->fe->n_answers -= s->hold.is_answer;
     tell(s->fe);
 }
 
@@ -83,6 +109,30 @@ static bool make_place(struct tr_fe *fe, unsigned n, const struct tr_stream *for
     return false;
 }
 
+uint32_t tr_hold_answers(const struct tr_frontend_config *c, uint32_t n_areas)
+{
+    uint32_t share = c->hold_slots / n_areas; /* of which there are two for each frontend */
+
+    return share ? share : 1;
+}
+
+/* Of answers that are kept for their keys alone, all frontends together have at most half of the places:
+ * the oldest of ours gives way, and readers who come back find theirs. */
+static void bound_answers(struct tr_fe *fe, const struct tr_stream *for_this)
+{
+    struct tr_stream *s;
+
+    if (fe->n_answers < tr_hold_answers(fe->cfg, fe->shm->config.n_areas))
+        return;
+    TAILQ_FOREACH(s, &fe->held, hold.link)
+    {
+        if (!s->hold.is_answer || s == for_this || s->hold.taking)
+            continue;
+        tr_stream_drop(s, TR_ERR_CLIENT_GONE, 0);
+        return;
+    }
+}
+
 bool tr_hold_has_place(struct tr_fe *fe)
 {
     return make_place(fe, 1, NULL);
@@ -96,8 +146,11 @@ static bool is_over(const struct tr_stream *s)
 
 bool tr_hold_take(struct tr_stream *s)
 {
-    if (!tr_hold_is_resumable(s) || !s->fe->cfg->resume_window_ns || is_over(s) ||
-        !make_place(s->fe, 1, s))
+    if (!tr_hold_is_kept(s) || !window_of(s) || is_over(s))
+        return false;
+    if (!tr_hold_is_resumable(s))
+        bound_answers(s->fe, s);
+    if (!make_place(s->fe, 1, s))
         return false;
     TR_FAULT_FOR(FRONTEND_HOLD_BEFORE, s->ask->params.seed);
     tr_stream_rewind(s);
@@ -336,7 +389,7 @@ struct tr_stream *tr_hold_find(struct tr_fe *fe, struct tr_stream_id id)
 {
     struct tr_stream *s = tr_stream_find(fe, id);
 
-    if (!s || !tr_hold_is_resumable(s) || tr_hold_look(s))
+    if (!s || !tr_hold_is_kept(s) || tr_hold_look(s))
         return s;
     return tr_stream_find(fe, id); /* lost, and given to us once more */
 }
@@ -385,8 +438,8 @@ static void look_for_questions(struct tr_stream *s, uint64_t now)
     const struct tr_ring *r = tr_ring_at(s->fe->shm, s->name.slot);
     uint64_t asked = atomic_load_explicit(&r->asked_ns, memory_order_relaxed);
 
-    if (asked && asked <= now && asked + s->fe->cfg->resume_window_ns > s->hold.until_ns)
-        s->hold.until_ns = asked + s->fe->cfg->resume_window_ns;
+    if (asked && asked <= now && asked > s->hold.from_ns)
+        s->hold.from_ns = asked;
 }
 
 bool tr_hold_clock(struct tr_stream *s, uint64_t now)
@@ -394,8 +447,9 @@ bool tr_hold_clock(struct tr_stream *s, uint64_t now)
     if (s->hold.taking)
         return clock_taking(s, now);
     look_for_questions(s, now);
-    if (now < s->hold.until_ns || s->hold.waiter.x) {
-        tr_stream_remind(s, s->hold.until_ns);
+    uint64_t until = s->hold.from_ns + window_of(s);
+    if (now < until || s->hold.waiter.x) {
+        tr_stream_remind(s, until);
         return true;
     }
     if (!s->told)

@@ -28,6 +28,9 @@
 /* Whether a reader may come back to it: asked for at admission. */
 bool tr_hold_is_resumable(const struct tr_stream *s);
 
+/* The same; or its answer may be asked for once more, when it is complete (Idempotency-Key). */
+bool tr_hold_is_kept(const struct tr_stream *s);
+
 /* The reader is gone, or has all.  True: the stream is held, and the caller sets x to NULL.  False: it
  * cannot be, and is as it was. */
 bool tr_hold_take(struct tr_stream *s);

@@ -5,6 +5,7 @@
  * of one value in params_value.c. */
 #include "frontend/fields.h"
 #include "frontend/params_priv.h"
+#include "frontend/idempotency.h"
 #include "frontend/plain.h"
 
 #include <errno.h>
@@ -442,6 +443,8 @@ int tr_params_read(struct tr_ask *a, enum tr_api api, struct tr_fault *f)
         read_stop(&r) || read_stop_ids(&r) || read_bias(&r) || tr_param_grammar(&r) ||
         (a->chat ? read_logprobs_chat(&r) : read_logprobs_completions(&r)) || read_parts(&r) ||
         read_rest(&r))
+        return -EINVAL;
+    if (tr_idempotency_check(a, f))
         return -EINVAL;
     return a->plain ? tr_plain_check(a, f) : 0;
 }

@@ -5,7 +5,9 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "frontend/enter.h"
 #include "frontend/hold.h"
+#include "frontend/replay.h"
 #include "frontend/resume.h"
 
 #include <stdio.h>
@@ -15,7 +17,7 @@
 
 static void link_stream(struct tr_fe *fe, struct tr_stream *s)
 {
-    for (uint32_t k = 0; k < s->n; k++) {
+    for (uint32_t k = 0; k < s->n && !s->replay; k++) {
         struct tr_stream **at = &fe->by_slot[s->choice[k].slot];
         if (*at) /* it lost the slot and has not noticed yet */
             tr_stream_due(*at);
@@ -72,6 +74,12 @@ void tr_stream_free(struct tr_stream *s)
     free(s);
 }
 
+void tr_stream_say(struct tr_stream *s, const struct tr_choice *ch, uint32_t flags, uint32_t arg)
+{
+    if (!s->replay)
+        tr_cmd_post(s->fe->shm, ch->slot, ch->gen, flags, arg);
+}
+
 void tr_stream_cancel(struct tr_stream *s, enum tr_err why)
 {
     if (s->cancelled)
@@ -82,7 +90,7 @@ void tr_stream_cancel(struct tr_stream *s, enum tr_err why)
     }
     s->cancelled = true;
     for (uint32_t k = 0; k < s->n; k++)
-        tr_cmd_post(s->fe->shm, s->choice[k].slot, s->choice[k].gen, TR_CMD_CANCEL, (uint32_t)why);
+        tr_stream_say(s, &s->choice[k], TR_CMD_CANCEL, (uint32_t)why);
 }
 
 void tr_stream_cancel_for_good(struct tr_stream *s)
@@ -96,8 +104,7 @@ void tr_stream_cancel_for_good(struct tr_stream *s)
      * whoever is given the stream knows. */
     s->cancelled = true;
     for (uint32_t k = 0; k < s->n; k++)
-        tr_cmd_post(s->fe->shm, s->choice[k].slot, s->choice[k].gen,
-                    TR_CMD_CANCEL | TR_CMD_UNWANTED, TR_ERR_CANCELLED);
+        tr_stream_say(s, &s->choice[k], TR_CMD_CANCEL | TR_CMD_UNWANTED, TR_ERR_CANCELLED);
     tr_stream_due(s);
 }
 
@@ -239,7 +246,7 @@ void tr_stream_opened(struct tr_stream *s)
         on_half_closed(s);
 }
 
-static void begin(struct tr_stream *s)
+void tr_stream_open(struct tr_stream *s)
 {
     tr_stream_bind(s);
     if (!s->plain_due)
@@ -256,6 +263,8 @@ void tr_stream_rewind(struct tr_stream *s)
     tr_choice_rewind(s, &s->choice[0]);
     free(s->closing);
     s->closing = NULL;
+    tr_whole_free(s->whole);
+    s->whole = NULL;
     s->in_event = false;
 }
 
@@ -311,6 +320,14 @@ static void detach(struct tr_stream *s, struct tr_exchange *x)
     tr_stream_drop(s, TR_ERR_CANCELLED, 0);
 }
 
+void tr_stream_admitted(struct tr_stream *s, struct tr_exchange *x)
+{
+    if (s->ask->detached)
+        detach(s, x);
+    else
+        tr_stream_open(s);
+}
+
 void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask,
                      const struct tr_dialect *dialect, enum tr_frame frame)
 {
@@ -344,10 +361,10 @@ void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask
     tr_ask_admitted(ask);
     tr_stream_enter(s, &ad);
     tr_stream_dress(s, dialect, frame);
-    if (ask->detached)
-        detach(s, x);
+    if (ask->idem.key[0])
+        tr_enter_wait(s, x);
     else
-        begin(s);
+        tr_stream_admitted(s, x);
 }
 
 /* ---- credit ---- */
@@ -380,6 +397,10 @@ void tr_stream_write_frame(struct tr_stream *s)
     /* Without a reader events are only counted, and so are those that he has. */
     if (f->len == 0 || !s->x || tr_stream_is_past(s))
         return;
+    if (!tr_replay_is_whole(s)) { /* the turn cuts it */
+        s->torn = true;
+        return;
+    }
     tr_stream_head(s);
     tr_exchange_stream_write(s->x, f->buf, f->len);
     s->last_byte_ns = tr_now_ns();

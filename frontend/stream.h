@@ -110,7 +110,8 @@ struct tr_hold {
     struct tr_reader waiter;          /* taking: a reader who waits for it (resume.c) ... */
     uint64_t wait_ns;                 /* ... until then */
     uint64_t gone_ns;                 /* when the last reader's close was seen */
-    uint64_t until_ns;                /* without a reader it is kept until then */
+    uint64_t from_ns;                 /* without a reader it is kept for a window from then on */
+    bool is_answer;                   /* listed: kept for its Idempotency-Key alone */
 };
 
 struct tr_stream {
@@ -149,6 +150,9 @@ struct tr_stream {
     bool resumed;   /* he is not its first */
     bool plain_due; /* plain text: the head waits for the first byte */
     bool told;      /* a reader was given its terminal event */
+    bool entering; /* it has a key: whether it is the first one is what the engine says (enter.h) */
+    bool replay;   /* the ring is not ours: it is told once more (replay.h) */
+    bool torn;     /* replay: the ring was let go while it was read */
     uint64_t bytes_told; /* accepted by the connections of former readers */
     struct tr_hold hold;
     struct tr_receipt receipt;
@@ -175,6 +179,9 @@ bool tr_streams_pump(struct tr_fe *fe);
 
 /* It will be looked at in the next tr_streams_pump. */
 void tr_stream_due(struct tr_stream *s);
+
+/* Posts a command for a choice; nothing of a replay. */
+void tr_stream_say(struct tr_stream *s, const struct tr_choice *ch, uint32_t flags, uint32_t arg);
 
 /* Cancels all choices; the stream ends when the engine has said so. */
 void tr_stream_cancel(struct tr_stream *s, enum tr_err why);

@@ -149,7 +149,7 @@ bool tr_stream_clock(struct tr_stream *s, uint64_t now)
     deadline(s, now);
     if (!s->x)
         return tr_hold_clock(s, now);
-    if (!s->ask->stream)
+    if (!s->ask->stream || s->entering)
         return true;
     if (stuck(s, now)) {
         tr_stream_cut(s, tr_stream_outcome(s));

@@ -7,8 +7,10 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "frontend/access.h"
+#include "frontend/enter.h"
 #include "frontend/hold.h"
 #include "frontend/plain.h"
+#include "frontend/replay.h"
 #include "frontend/resume.h"
 #include "shm/bill.h"
 #include "shm/close.h"
@@ -108,7 +110,7 @@ struct tr_usage tr_stream_usage(const struct tr_stream *s)
 static void release_slots(struct tr_stream *s)
 {
     for (uint32_t k = 0; k < s->n; k++)
-        tr_cmd_post(s->fe->shm, s->choice[k].slot, s->choice[k].gen, TR_CMD_RELEASE, 0);
+        tr_stream_say(s, &s->choice[k], TR_CMD_RELEASE, 0);
 }
 
 /* What a reader has received is noted, and his connection is not ours any more. */
@@ -164,7 +166,7 @@ void tr_stream_drop(struct tr_stream *s, enum tr_err why, uint64_t acked)
         return;
     }
 
-    if (why == TR_ERR_CLIENT_GONE)
+    if (why == TR_ERR_CLIENT_GONE && !s->replay)
         for (uint32_t k = 0; k < s->n; k++)
             atomic_store_explicit(
                 &tr_cursor_at(s->fe->shm, s->fe->shm->my_area, s->choice[k].slot)->disconnect_ns,
@@ -305,7 +307,7 @@ static void end_whole(struct tr_stream *s, enum tr_err e)
         tr_emit_reset(json);
         if (s->whole)
             s->dialect->body(s, json);
-        if (!s->whole || json->failed)
+        if (!s->whole || json->failed || !tr_replay_is_whole(s))
             e = s->failure = TR_ERR_INTERNAL;
     }
     tr_stream_note(s, tr_close_info(close_of(s)));
@@ -344,6 +346,10 @@ static void end(struct tr_stream *s)
     TR_FAULT_FOR(FRONTEND_END_BEGIN, s->ask->params.seed);
     if (s->ask->stream) {
         end_streamed(s, e);
+        if (s->torn) {
+            tr_stream_cut(s, TR_ERR_INTERNAL);
+            return;
+        }
         if (s->head_due) {
             tr_resume_nothing(s);
             return;
@@ -404,7 +410,9 @@ void tr_streams_end_all(struct tr_fe *fe, enum tr_err why)
         if (!s->failure && !tr_stream_all_ended(s))
             s->failure = why;
         fe->whole_left = UINT64_MAX; /* no turn comes after this */
-        if (!s->x)
+        if (s->entering)
+            tr_enter_refuse(s, why);
+        else if (!s->x)
             tr_stream_drop(s, why, 0);
         else if ((s->ask->stream && tr_exchange_room(s->x) == 0) || closing(s) != TR_CLOSING_DONE)
             tr_stream_cut(s, why);

@@ -19,6 +19,11 @@ void tr_stream_bind(struct tr_stream *s);
 void tr_stream_head(struct tr_stream *s);
 void tr_stream_opened(struct tr_stream *s);
 
+/* Its head and its first event, for the reader in s->x. */
+void tr_stream_open(struct tr_stream *s);
+/* Its request has been submitted: the same; or, if it is detached, it is held, and `x` answered. */
+void tr_stream_admitted(struct tr_stream *s, struct tr_exchange *x);
+
 /* One that can be resumed: as before its first event. */
 void tr_stream_rewind(struct tr_stream *s);
 

@@ -4,6 +4,7 @@
 #include "frontend/stream_priv.h"
 
 #include "base/clock.h"
+#include "frontend/enter.h"
 #include "frontend/hold.h"
 #include "frontend/resume.h"
 
@@ -49,7 +50,11 @@ static bool is_rendered(struct tr_stream *s)
 /* What goes before the ring is read.  True: there is no more to do in this turn, or no stream. */
 static bool is_settled(struct tr_stream *s)
 {
-    if (tr_hold_is_resumable(s) && !tr_hold_look(s))
+    if (s->entering) {
+        tr_enter_look(s);
+        return true;
+    }
+    if (tr_hold_is_kept(s) && !tr_hold_look(s))
         return true;
     if (s->rang) {
         s->rang = false;
@@ -92,6 +97,10 @@ static bool pump_one(struct tr_stream *s)
         moved |= tr_choice_frame(s, ch, ended);
         all_out &= tr_choice_out(s, ch);
         tr_choice_publish(s, ch);
+    }
+    if (s->torn) {
+        tr_stream_cut(s, TR_ERR_INTERNAL);
+        return true;
     }
     if (opening && !tr_resume_reached(s, ended && all_out))
         return true;

@@ -373,7 +373,8 @@ struct tr_ws_stream *tr_ws_begin(struct tr_ws *w, const char *label, char *body,
                                       .key = w->key,
                                       .body = {body, len},
                                       .request_id = st->request_id,
-                                      .arrived_ns = w->session.in_ns};
+                                      .arrived_ns = w->session.in_ns,
+                                      .is_one_of_many = true};
     note(st);
     TAILQ_INSERT_TAIL(&w->open, st, link);
     tr_conn_raw_busy(w->session.c, ++w->n_open);

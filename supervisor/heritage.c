@@ -325,6 +325,7 @@ static void configure_frontend(struct tr_heritage *h, const struct tr_shm_config
                                     .hold_on_disconnect = o->on_disconnect == 1,
                                     .resume_window_ns = o->resume_window,
                                     .hold_slots = (uint32_t)hold,
+                                    .idempotency_ns = o->idempotency,
                                     .max_body = o->max_body,
                                     .max_connections = (uint32_t)o->max_connections,
                                     .max_choices = (uint32_t)o->max_choices,
@@ -413,6 +414,21 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
                "each in their frontends",
                h->frontend.hold_slots, (double)h->frontend.resume_window_ns / 1e9,
                (double)b.held / kib);
+    if (h->frontend.idempotency_ns)
+        tr_log(
+            TR_LOG_INFO,
+            "an answer is kept for its Idempotency-Key for %.0f s, each frontend keeps at most %u "
+            "of them",
+            (double)h->frontend.idempotency_ns / 1e9, tr_hold_answers(&h->frontend, c->n_areas));
+}
+
+/* Secret, so that nobody can look for two keys, or two bodies, with the same hash. */
+static void draw_seed(struct tr_heritage *h)
+{
+    uint64_t *seed = &h->frontend.idempotency_seed;
+
+    while (getrandom(seed, sizeof(*seed), 0) != sizeof(*seed))
+        ;
 }
 
 static void configure_ledger(struct tr_heritage *h)
@@ -464,6 +480,7 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
     if (ret)
         return ret;
     tr_heritage_warn_open(h);
+    draw_seed(h);
     configure_ledger(h);
     tell_bounds(h, &c);
     return open_observer(h, &c, err);

@@ -71,6 +71,7 @@ static void admit(struct tr_sengine *e, uint32_t area, const struct tr_msg *m)
     r->extra_len = q->extra_len;
     r->stream_rand = q->stream_rand;
     r->arrival_ns = q->arrival_ns;
+    r->idem = q->idem;
     r->params = q->params;
     r->group_n = q->group_n;
     r->group_k = q->group_k;
@@ -156,6 +157,26 @@ static void obey_message(struct tr_sengine *e, const struct tr_msg *m)
     }
 }
 
+/* A request whose key is that of another one. */
+static bool turns_away(struct tr_sengine *e, const struct tr_msg *m)
+{
+    const struct tr_request *q = tr_request_of(e->shm, 0, m->slot);
+    bool known = false;
+
+    for (uint32_t i = 0; i < TR_SENGINE_SLOTS && (q->params.flags & TR_REQ_IDEMPOTENT); i++) {
+        const struct tr_ring *r = tr_ring_at(e->shm, i);
+        known |= e->slot[i].live && !e->slot[i].released && r->state != TR_CANCELLED &&
+                 r->state != TR_ERROR && r->idem.key[0] == q->idem.key[0];
+    }
+    if (!known)
+        return false;
+    tr_claim_set(e->shm, m->slot, (struct tr_claim){.state = TR_CLAIM_TAKEN, .gen = m->gen});
+    tr_ring_at(e->shm, m->slot)->err = TR_ERR_KEY_BUSY;
+    open_slot(e, m->slot);
+    tell(e, m->slot);
+    return true;
+}
+
 void tr_sengine_step(struct tr_sengine *e)
 {
     struct tr_msg m[TR_SENGINE_SLOTS];
@@ -167,9 +188,9 @@ void tr_sengine_step(struct tr_sengine *e)
     atomic_store(&e->shm->rings->heartbeat_ns, tr_now_ns());
     while ((n = tr_subq_peek(e->shm, 0, m, TR_SENGINE_SLOTS))) {
         for (uint32_t i = 0; i < n; i++) {
-            if (m[i].kind == TR_MSG_SUBMIT)
+            if (m[i].kind == TR_MSG_SUBMIT && !turns_away(e, &m[i]))
                 admit(e, 0, &m[i]);
-            else
+            else if (m[i].kind != TR_MSG_SUBMIT)
                 obey_message(e, &m[i]);
         }
         tr_subq_consume(e->shm, 0, n);
