@@ -59,6 +59,8 @@ uint32_t tr_sengine_slot(const struct tr_sengine *e, uint32_t k)
     return k < e->n_order ? e->order[k] : UINT32_MAX;
 }
 
+static void tell(struct tr_sengine *e, uint32_t slot);
+
 static void admit(struct tr_sengine *e, uint32_t area, const struct tr_msg *m)
 {
     const struct tr_request *q = tr_request_of(e->shm, area, m->slot);
@@ -90,6 +92,7 @@ static void admit(struct tr_sengine *e, uint32_t area, const struct tr_msg *m)
     e->slot[m->slot].live = true;
     if (e->n_order < TR_SENGINE_SLOTS)
         e->order[e->n_order++] = m->slot;
+    tell(e, m->slot);
 }
 
 static void obey(void *arg, uint32_t area, uint32_t slot, uint64_t word)
@@ -126,8 +129,6 @@ static bool durable(const struct tr_sengine *e, uint32_t slot)
 
     return r->bill_seq && tr_bill_is_durable(e->shm, r->bill_seq);
 }
-
-static void tell(struct tr_sengine *e, uint32_t slot);
 
 void tr_sengine_give(struct tr_sengine *e, uint32_t slot, struct tr_owner to)
 {
