@@ -3,6 +3,7 @@
 left by frontends and engines that die.  Nothing is lost or repeated: a text is compared with that of a
 stream nobody disturbed, and numbers never repeat."""
 from lib import *
+from websocket import WebSocket
 
 NATIVE, CHAT, COMP = "/v1/streams", "/v1/chat/completions", "/v1/completions"
 NDJSON = "Accept: application/x-ndjson"
@@ -634,6 +635,43 @@ def endings():
 def deaths():
     side_by_side(frontends_die, nobody_comes_after_a_death, frontends_are_replaced, engine_dies,
                  engine_crashes, under_fire)
+
+
+def ids_of_others(s, n):
+    """The random bits of n streams, told by any frontend."""
+    return [int(s.post(NATIVE, dict(model=MODEL, prompt="x", max_tokens=1)).header("x-tokenring-stream").split("-")[3], 16)
+            for _ in range(n)]
+
+
+@test
+def nobody_guesses_an_id():
+    """All of its bits are asked, of whoever wants to read, end or take over a stream; and they are random."""
+    with Server(SLOW, frontends=2, ctx_size=4096) as s:
+        a = Reader(s, body(7, 3000)).read(3)
+        _, slot, gen, rand = a.id.split("-")
+        w = WebSocket(s)
+        for bit in range(64):
+            sid = f"tr-{slot}-{gen}-{int(rand, 16) ^ 1 << bit:016x}"
+            for method in ("GET", "HEAD", "DELETE"):
+                equal(s.ask(method, f"{NATIVE}/{sid}", None).status, 404, f"{method} with bit {bit} turned")
+            w.cancel(sid)
+            w.say({"type": "resume", "stream": "x", "id": sid, "after": 0})
+        def told():
+            return w.events[""] + w.events.get("x", [])
+        while len(told()) < 128 and w.next():
+            pass
+        equal([e.get("status") for e in told()], [404] * 128, "and on a WebSocket")
+        w.close()
+        w.conn.close()
+        n = a.number()
+        check(not a.end() and a.read(len(a.numbered()) + 5).number() > n, "the stream has gone on", a.kinds()[-3:])
+        rands = ids_of_others(s, 100)
+        equal(len(set(rands)), 100, "no bits come twice")
+        ones = [sum(r >> bit & 1 for r in rands) for bit in range(64)]
+        check(min(ones) > 12 and max(ones) < 88, "each of them is one as often as not", ones)  # 7.6 standard deviations
+        equal(delete(s, a.id).status, 200, "who knows it may end it")
+        a.rest()
+        a.conn.close()
 
 
 main()
