@@ -27,7 +27,7 @@ class Envoy(Front):
             "/etc/tokenring/tls/cert.pem": TLS["cert"], "/etc/tokenring/tls/key.pem": TLS["key"],
             http: "\n".join("        - " + endpoint(p) for p in self.up),
             "port_value: 9000": f"port_value: {self.options.get('grpc', self.up[0])}",
-            **self.options.get("changes", {})})
+            **({"{http_protocol_options: {}}": "{http2_protocol_options: {}}"} if self.options.get("h2") else {})})
 
     def plain(self):
         manager = f"""{{{HCM}, stat_prefix: x, http_filters: [{ROUTER}],
@@ -58,6 +58,12 @@ class Envoy(Front):
 @test
 def ours():
     equal(everything(Envoy, "ours"), [True] * 3, "envoy: silence with our configuration")
+
+
+@test
+def further_ways():
+    for way in (carriers, clear_http2, upstream_http2, over_http3):
+        way(Envoy, "envoy", "ours")
 
 
 @test

@@ -12,6 +12,8 @@ class Haproxy(Front):
     def ours(self):
         server = "    server a 127.0.0.1:8080 check inter 1s fall 1 rise 1"
         lines = "\n".join(server.replace("server a 127.0.0.1:8080", f"server s{i} 127.0.0.1:{p}") for i, p in enumerate(self.up))
+        if self.options.get("h2"):
+            lines = lines.replace(" check ", " proto h2 check check-proto h1 ")
         grpc = self.options.get("grpc", self.up[0])
         return shipped("haproxy/haproxy.cfg", {
             "bind :80": f"bind 127.0.0.1:{self.at['http']}", "bind :443": f"bind 127.0.0.1:{self.at['https']}",
@@ -39,6 +41,12 @@ backend b
 @test
 def ours():
     equal(everything(Haproxy, "ours"), [True] * 3, "haproxy: silence with our configuration")
+
+
+@test
+def further_ways():
+    for way in (carriers, clear_http2, upstream_http2):
+        way(Haproxy, "haproxy", "ours")
 
 
 @test

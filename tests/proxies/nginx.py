@@ -43,6 +43,11 @@ def ours():
 
 
 @test
+def further_ways():
+    carriers(Nginx, "nginx", "ours")
+
+
+@test
 def default():
     everything(Nginx, "default")
 

@@ -2,6 +2,7 @@
 """What is claimed and measured of every proxy, whatever it is: each function takes a Front, makes claims
 with check() where a `must` says so, and returns figures for tell()."""
 from rig import *
+import frames
 import oip
 from websocket import WebSocket
 
@@ -11,36 +12,53 @@ COMP, CHAT = "/v1/completions", "/v1/chat/completions"
 # ---- the delay of an event ----------------------------------------------------------------------
 
 def events_at(pieces):
-    """The time at which each event of a stream was whole, from [(time, bytes)]; keep-alives are none."""
-    out, data, head = [], b"", True
+    """The time at which each event of a body was whole, from [(time, bytes)]; keep-alives are none."""
+    out, data = [], b""
     for t, piece in pieces:
         data += piece
-        if head and b"\r\n\r\n" in data:
-            data, head = data.split(b"\r\n\r\n", 1)[1], False
-        while not head and b"\n\n" in data:
+        while b"\n\n" in data:
             event, data = data.split(b"\n\n", 1)
             if b"data: " in event:
                 out.append(t)
     return out
 
 
-def delays(port, tap, events=300, headers=()):
-    """What lies between the service's write and the client's read, of each event of one stream that comes
-    through the tap and reaches this port: {"median", "p99", "max"} in ms, `gathered`: how many came
-    together with the one before them, `n`."""
-    tap.forget()
+def read_http1(port, body, headers=()):
+    """A stream as it comes: [(time, bytes)], its chunks as they are framed."""
     pieces = []
     with contextlib.closing(Conn(port)) as c:
-        c.send(request("POST", COMP, force(AB, prompt="x", max_tokens=events, stream=True), headers))
+        c.send(request("POST", COMP, body, headers))
+        c.head()
+        pieces.append((time.monotonic(), c.buf))
         while b"data: [DONE]\n\n" not in c.buf[-200:]:
             had = len(c.buf)
             if not c.more():
                 break
             pieces.append((time.monotonic(), c.buf[had:]))
-    came = events_at(pieces)
-    call = next((k for k in tap.calls if k.posts()), None)
-    left = events_at(call.answered) if call else []
-    check(len(came) == len(left) == events + 2, "every event came, and nothing else", len(came), len(left), c.buf[-300:])
+    return pieces
+
+
+def read_http2(session, body):
+    pieces, f = [], h2_post(session, body)
+    while f.wait(lambda: f.data):
+        pieces.append((time.monotonic(), f.take(len(f.data))))
+    session.close()
+    return pieces
+
+
+def read_http3(front, body):
+    import http3  # what it needs is only where it is used
+    return http3.post(front.at["http3"], TLS["cert"], COMP, json.dumps(body).encode()).pieces
+
+
+def delays(read, tap, events=300):
+    """What lies between the service's write and the client's read, of each event of one stream that comes
+    through the tap: {"median", "p99", "max"} in ms, `gathered`: how many came together with the one before
+    them, `n`.  read(body) reads it somewhere in front of the tap."""
+    tap.forget()
+    came = events_at(read(force(AB, prompt="x", max_tokens=events, stream=True)))
+    left = next((x for x in (events_at(c.answered) for c in tap.calls) if x), [])
+    check(len(came) == len(left) == events + 2, "every event came, and nothing else", len(came), len(left))
     late = sorted(1e3 * (b - a) for a, b in zip(left, came)) or [0.0]
     return {"n": len(late), "median": late[len(late) // 2], "p99": late[len(late) * 99 // 100], "max": late[-1],
             "gathered": sum(a == b for a, b in zip(came, came[1:]))}
@@ -131,12 +149,11 @@ def silences(make, setting, name):
     box = []
 
     def measure():
-        us = 20000
-        with Server(sim_prefill_us=us, prefill_chunk=16, prefix_cache="off") as beats, \
-                Server(sim_prefill_us=us, prefill_chunk=16, prefix_cache="off", heartbeat_s=0) as mute:
-            with make(beats) as a, make(mute) as b:
-                box.extend(together([lambda: silence(a.port, 70, us), lambda: silence(a.port, 70, us, stream=False),
-                                     lambda: silence(b.port, 70, us)]))
+        us, how = 20000, {"sim_prefill_us": 20000, "prefill_chunk": 16}
+        with Server(**how) as beats, Server(**how) as piece, Server(heartbeat_s=0, **how) as mute:
+            with make(beats) as a, make(piece) as b, make(mute) as c:
+                box.extend(together([lambda: silence(a.port, 70, us), lambda: silence(b.port, 70, us, stream=False),
+                                     lambda: silence(c.port, 70, us)]))
     thread = threading.Thread(target=measure, daemon=True)
     thread.start()
 
@@ -310,10 +327,10 @@ def passes(front, tap, name):
     return {"id": got.get("x-request-id") == ["name-1"] == [r.header("x-request-id")], "address": got.get("x-forwarded-for")}
 
 
-def compressed(front, tap, headers=("Accept-Encoding: gzip",)):
-    """How a stream comes to a client that takes gzip: its encoding, and in how many reads."""
+def compressed(front):
+    """How a stream of a hundred tokens comes to a client that takes gzip: its encoding, and in how many reads."""
     with contextlib.closing(front.conn()) as c:
-        c.send(request("POST", COMP, force(AB, prompt="x", max_tokens=100, stream=True), headers))
+        c.send(request("POST", COMP, force(AB, prompt="x", max_tokens=100, stream=True), ["Accept-Encoding: gzip"]))
         _, _, h = c.head()
         reads = 0
         while not c.buf.endswith(b"0\r\n\r\n") and c.more(1 << 20):
@@ -339,6 +356,48 @@ def whole(front, name):
     equal(wrong, {}, f"{name}: each refusal is ours, none a 502")
 
 
+# ---- further ways ---------------------------------------------------------------------------------
+
+def carriers(make, name, setting):
+    """gRPC, by a Front that is told the port for it."""
+    with Server(SLOW, grpc_port=0) as s, make(s, grpc=oip.port_of(s)) as front:
+        check(until(lambda: oip.unary(front.h2(), oip.HEALTH + "Check")[1] == oip.OK), f"{name}: gRPC is ready")
+        tell(name, setting, "gRPC", over_grpc(front.h2(), s, f"{name} {setting}"))
+
+
+def clear_http2(make, name, setting):
+    """HTTP/2 with prior knowledge, without TLS."""
+    with Server(SLOW) as s, make(s) as front:
+        tell(name, setting, "HTTP/2 of clients (h2c)", "yes; reset seen after %.0f ms" % over_h2(frames.Session(front.port), s, f"{name} h2c"))
+
+
+def upstream_http2(make, name, setting):
+    """HTTP/2 between proxy and service."""
+    with Server(SLOW) as s, Tap(s) as tap, make(tap, h2=True) as front:
+        d = delays(lambda body: read_http1(front.port, body), tap)
+        preface = [c for c in tap.calls if any(b.startswith(frames.PREFACE[:14]) for _, b in c.first)]
+        check(preface, f"{name}: it speaks HTTP/2 to the service")
+    with left_service(heartbeat_s=2) as s, make(s, h2=True) as front:
+        ends = [leaves(front, s, phase) for phase in PHASES]
+        check(None not in ends, f"{name}: leaving is seen over HTTP/2", ends)
+    tell(name, setting, "HTTP/2 to tokenring", f"yes; {shown(d)}; leaving: {seen(tuple(map(max, zip(*ends))) if None not in ends else None)}")
+
+
+def over_http3(make, name, setting):
+    """HTTP/3 of clients: the delay, a stream that is whole, one that is given up."""
+    import http3
+    with Server(SLOW) as s, Tap(s) as tap, make(tap) as front:
+        d = delays(lambda body: read_http3(front, body), tap)
+        rid = f"{name}-h3-{random.random()}"
+        c = http3.post(front.at["http3"], TLS["cert"], COMP, json.dumps(force(AB, prompt="x", max_tokens=3000, stream=True)).encode(),
+                       [("x-request-id", rid)], lambda data: data.count(b"data: {") > 3)
+        equal(c.headers.get(":status"), "200", f"{name}: an answer over HTTP/3")
+        row = s.row(rid)
+        check(row and row["reason"] == "client_disconnected", f"{name}: a stream of HTTP/3 that is given up cancels", row)
+        tell(name, setting, "HTTP/3 of clients", "yes; %s; given up: seen after %.0f ms" % (
+            shown(d), 1e3 * (row["disconnect_at"] - c.left_at) if row and row["disconnect_at"] else -1))
+
+
 # ---- all of it ----------------------------------------------------------------------------------
 
 def everything(cls, setting, **options):
@@ -349,8 +408,8 @@ def everything(cls, setting, **options):
         return cls(*upstreams, setting=setting, **options)
     quiet = silences(make, setting, name)
     with Server(SLOW) as s, Tap(s) as tap, make(tap) as front:
-        direct = delays(tap.port, tap)
-        d = delays(front.port, tap)
+        direct = delays(lambda body: read_http1(tap.port, body), tap)
+        d = delays(lambda body: read_http1(front.port, body), tap)
         tell(name, setting, "delay of an event, ms", f"{shown(d)} (without: {shown(direct)})")
         check(d["median"] < 20 or setting == "default", f"{name}: events come one by one", d)
         whole(front, f"{name} {setting}")

@@ -17,6 +17,7 @@ from tls import TlsConn, TlsSession  # noqa: E402
 
 PLACE = os.environ.get("PLACE", "")
 TLS = {}  # paths of a certificate for localhost that signs itself, its key, and both in one file
+_making = threading.Lock()
 AB = 369  # a token of the default model whose text is "ab"
 SLOW = dict(SIM, sim_step_us=10000)  # a hundred events a second
 
@@ -29,18 +30,20 @@ def free():
 
 
 def certificate():
-    if not TLS:
-        d = tempfile.mkdtemp(prefix="tokenring-tls-")
-        os.chmod(d, 0o755)
-        TLS.update({name: f"{d}/{name}.pem" for name in ("cert", "key", "both")})
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
-                        TLS["key"], "-out", TLS["cert"], "-days", "2", "-subj", "/CN=localhost",
-                        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"], check=True, stderr=subprocess.DEVNULL)
-        with open(TLS["both"], "w", encoding="ascii") as out:
-            for name in ("cert", "key"):
-                with open(TLS[name], encoding="ascii") as f:
-                    out.write(f.read())
-        os.chmod(TLS["key"], 0o644)
+    with _making:
+        if not TLS:
+            d = tempfile.mkdtemp(prefix="tokenring-tls-")
+            os.chmod(d, 0o755)
+            made = {name: f"{d}/{name}.pem" for name in ("cert", "key", "both")}
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
+                            made["key"], "-out", made["cert"], "-days", "2", "-subj", "/CN=localhost",
+                            "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"], check=True, stderr=subprocess.DEVNULL)
+            with open(made["both"], "w", encoding="ascii") as out:
+                for name in ("cert", "key"):
+                    with open(made[name], encoding="ascii") as f:
+                        out.write(f.read())
+            os.chmod(made["key"], 0o644)
+            TLS.update(made)
     return TLS
 
 
@@ -148,6 +151,7 @@ class Call:
     def __init__(self, near, far):
         self.near, self.far = near, far
         self.asked, self.answered = [], []
+        self.first = []  # what was asked first, forget() or not
         self.before = 0  # pieces of answers that came before the last POST
         self.ended, self.ended_at = None, 0.0
 
@@ -190,6 +194,7 @@ class Call:
             self.ended, self.ended_at = "FIN", now
             return
         self.asked.append((now, data))
+        self.first = self.first or [(now, data)]
         if data.startswith(b"POST /v1/"):
             self.before = len(self.answered)
 
