@@ -30,7 +30,7 @@ class Envoy(Front):
             **({"{http_protocol_options: {}}": "{http2_protocol_options: {}}"} if self.options.get("h2") else {})})
 
     def plain(self):
-        manager = f"""{{{HCM}, stat_prefix: x, http_filters: [{ROUTER}],
+        manager = f"""{{{HCM}, stat_prefix: x, http_filters: [{self.options.get("filters", "")}{ROUTER}],
           route_config: {{virtual_hosts: [{{name: x, domains: ["*"], routes: [{{match: {{prefix: /}}, route: {{cluster: up}}}}]}}]}}}}"""
         tls = f"""{{name: tls, typed_config: {{"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext,
           common_tls_context: {{alpn_protocols: [h2, http/1.1],
@@ -56,8 +56,19 @@ class Envoy(Front):
 
 
 @test
-def ours():
-    equal(everything(Envoy, "ours"), [True] * 3, "envoy: silence with our configuration")
+def measured():
+    for setting, make in makers(Envoy):
+        figures(make, "envoy", setting)
+
+
+@test
+def conducted():
+    """Its default cuts after 15 s for a request; ours leaves that to tokenring."""
+    want = {"ours": [True] * 3, "default": [False, False, False]}
+    both = makers(Envoy)
+    ends = together([lambda s=setting, m=make: conduct(m, "envoy", s) for setting, make in both])
+    for (setting, _), end in zip(both, ends):
+        equal(end, want[setting], f"envoy, {setting}: which silences it bears")
 
 
 @test
@@ -67,8 +78,15 @@ def further_ways():
 
 
 @test
-def default():
-    everything(Envoy, "default")
+def traps():
+    """Compression where it is switched on for streams: the answer says no-transform."""
+    gzip = ('{name: gzip, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.compressor.v3.Compressor, '
+            'response_direction_config: {common_config: {content_type: [text/event-stream], min_content_length: 30}}, '
+            'compressor_library: {name: gzip, typed_config: {"@type": type.googleapis.com/envoy.extensions.compression.gzip.compressor.v3.Gzip}}}}, ')
+    with Server(SLOW) as s, Envoy(s, setting="default", filters=gzip) as front:
+        encoding, reads = compressed(front)
+        tell("envoy", "default", "gzip for text/event-stream", f"encoding: {encoding}; 102 events in {reads} reads")
+        equal(encoding, "none", "envoy: no-transform is respected")
 
 
 if __name__ == "__main__":

@@ -33,14 +33,26 @@ frontend f
     bind 127.0.0.1:{self.at['http']}
     bind 127.0.0.1:{self.at['https']} ssl crt {TLS['both']} alpn h2,http/1.1
     default_backend b
+    {self.options.get("frontend", "")}
 backend b
 {lines}
 """
 
 
 @test
-def ours():
-    equal(everything(Haproxy, "ours"), [True] * 3, "haproxy: silence with our configuration")
+def measured():
+    for setting, make in makers(Haproxy):
+        figures(make, "haproxy", setting)
+
+
+@test
+def conducted():
+    """Its default cuts after 50 s of silence; ours leaves that to tokenring."""
+    want = {"ours": [True] * 3, "default": [True, False, False]}
+    both = makers(Haproxy)
+    ends = together([lambda s=setting, m=make: conduct(m, "haproxy", s) for setting, make in both])
+    for (setting, _), end in zip(both, ends):
+        equal(end, want[setting], f"haproxy, {setting}: which silences it bears")
 
 
 @test
@@ -50,8 +62,12 @@ def further_ways():
 
 
 @test
-def default():
-    everything(Haproxy, "default")
+def traps():
+    """Compression where it is switched on for streams: the answer says no-transform."""
+    with Server(SLOW) as s, Haproxy(s, setting="default", frontend="compression algo gzip\n    compression type text/event-stream") as front:
+        encoding, reads = compressed(front)
+        tell("haproxy", "default", "gzip for text/event-stream", f"encoding: {encoding}; 102 events in {reads} reads")
+        equal(encoding, "none", "haproxy: no-transform is respected")
 
 
 if __name__ == "__main__":

@@ -38,8 +38,19 @@ location / {{ proxy_pass http://up; {self.options.get('location', '')} }} }}"""
 
 
 @test
-def ours():
-    equal(everything(Nginx, "ours"), [True] * 3, "nginx: silence with our configuration")
+def measured():
+    for setting, make in makers(Nginx):
+        figures(make, "nginx", setting)
+
+
+@test
+def conducted():
+    """Its default cuts after 60 s between two reads; ours leaves that to tokenring."""
+    want = {"ours": [True] * 3, "default": [True, False, False]}
+    both = makers(Nginx)
+    ends = together([lambda s=setting, m=make: conduct(m, "nginx", s) for setting, make in both])
+    for (setting, _), end in zip(both, ends):
+        equal(end, want[setting], f"nginx, {setting}: which silences it bears")
 
 
 @test
@@ -48,8 +59,27 @@ def further_ways():
 
 
 @test
-def default():
-    everything(Nginx, "default")
+def traps():
+    """Compression and buffering take events together, where they are switched on for them."""
+    gzip = "gzip_types text/event-stream; gzip_proxied any;"
+    with Server(SLOW) as s:
+        with Nginx(s, http="gzip on; " + gzip) as front:
+            equal(compressed(front)[0], "none", "nginx: our configuration does not compress streams, whatever stands above it")
+        with Nginx(s, setting="default", http=gzip) as front:
+            encoding, reads = compressed(front)
+            equal(encoding, "gzip", "nginx: it compresses in spite of no-transform")
+            tell("nginx", "default", "gzip for text/event-stream", f"compressed; 102 events in {reads} reads")
+        with Nginx(s, setting="default", location="proxy_ignore_headers X-Accel-Buffering;") as front:
+            _, reads = compressed(front)
+            check(reads < 50, "nginx: it gathers events where our header is ignored", reads)
+            tell("nginx", "default", "X-Accel-Buffering ignored", f"102 events in {reads} reads")
+        with Nginx(s, setting="default") as front:
+            r = front.post("/tokenize", {"prompt": "a " * 600000})
+            equal(r.status, 413, "nginx: its own limit of bodies is 1 MiB")
+        with Nginx(s) as front:
+            equal(front.post("/tokenize", {"prompt": "a " * 600000}).status, 200, "nginx: ours is that of tokenring")
+            held = [f for f in os.listdir(f"{front.dir}/client_body")]
+            equal(held, [], "nginx: prompts are not written to files")
 
 
 if __name__ == "__main__":
