@@ -8,6 +8,7 @@
 #include "shm/control.h"
 #include "shm/lpring.h"
 #include "shm/process_stat.h"
+#include "shm/quota.h"
 #include "shm/region.h"
 #include "shm/ring.h"
 #include "shm/slot_stat.h"
@@ -18,7 +19,13 @@
 enum { PAGE = 4096 };
 
 /* Bounds that keep every product below inside 64 bits by a wide margin. */
-enum { MAX_CTX = 1 << 24, MAX_VOCAB = 1 << 24, MAX_SLOTS = 1 << 20, MAX_WINDOW = 1 << 20 };
+enum {
+    MAX_CTX = 1 << 24,
+    MAX_VOCAB = 1 << 24,
+    MAX_SLOTS = 1 << 20,
+    MAX_WINDOW = 1 << 20,
+    MAX_KEYS = 1 << 16
+};
 
 static size_t line_up(size_t n)
 {
@@ -133,6 +140,11 @@ size_t tr_layout_area_request(const struct tr_shm_config *c, uint32_t slot)
     return start + (size_t)slot * request_stride(c);
 }
 
+size_t tr_layout_stat_quota(void)
+{
+    return line_up(sizeof(struct tr_stat));
+}
+
 size_t tr_layout_region_bytes(const struct tr_shm_config *c, enum tr_region_kind k)
 {
     switch (k) {
@@ -152,7 +164,7 @@ size_t tr_layout_region_bytes(const struct tr_shm_config *c, enum tr_region_kind
     case TR_REGION_PROCESSES:
         return page_up(sizeof(struct tr_processes));
     case TR_REGION_STAT:
-        return page_up(sizeof(struct tr_stat));
+        return page_up(tr_layout_stat_quota() + (size_t)c->n_keys * sizeof(struct tr_quota));
     case TR_REGION_AREA:
         return page_up(tr_layout_area_request(c, c->n_slots));
     }
@@ -176,5 +188,7 @@ int tr_layout_check(const struct tr_shm_config *c, struct tr_errbuf *err)
         return tr_errf(err, -EINVAL, "at most %d frontends", TR_MAX_AREAS / 2);
     if (c->window < 2 || c->window > MAX_WINDOW)
         return tr_errf(err, -EINVAL, "--window %u is out of range", c->window);
+    if (c->n_keys > MAX_KEYS)
+        return tr_errf(err, -EINVAL, "%u keys are out of range", c->n_keys);
     return 0;
 }

@@ -13,7 +13,7 @@
 
 #define TR_SHM_MAGIC 0x676e69726e6b6f74u /* "tokenring" without its first e, little-endian */
 enum {
-    TR_LAYOUT_VERSION = 9,
+    TR_LAYOUT_VERSION = 10,
     TR_LINE_BYTES = 64,
     TR_MAX_AREAS = 64,        /* 2 x the largest number of frontends */
     TR_MAX_TOP = 20,          /* alternatives in a logprob entry */
@@ -39,6 +39,7 @@ struct tr_shm_config {
     uint32_t n_areas;  /* 2 x --frontends, at least 4, <= TR_MAX_AREAS */
     uint32_t window;   /* --window, tokens; power of two not required */
     uint32_t ledger;   /* 1: records wait for the ledger process; 0: --ledger off */
+    uint32_t n_keys;   /* API keys whose limits can be counted (shm/quota.h); 0: none */
 };
 
 enum tr_region_kind {
@@ -81,6 +82,8 @@ size_t tr_layout_area_news(const struct tr_shm_config *c);  /* the same shape */
 size_t tr_layout_area_cmd(const struct tr_shm_config *c);
 size_t tr_layout_area_cursor(const struct tr_shm_config *c);
 size_t tr_layout_area_request(const struct tr_shm_config *c, uint32_t slot);
+
+size_t tr_layout_stat_quota(void); /* in a region of statistics: struct tr_quota [n_keys] */
 
 uint32_t tr_layout_subq_cap(const struct tr_shm_config *c); /* power of two >= 2 x n_slots */
 uint32_t tr_layout_dirty_words(const struct tr_shm_config *c);

@@ -144,7 +144,8 @@ static int choose_sizes(struct tr_heritage *h, const struct model_facts *m, stru
                                 .max_seqs = (uint32_t)o->max_seqs,
                                 .n_areas = 2 * (h->n_frontends > 1 ? h->n_frontends : 2),
                                 .window = (uint32_t)o->window,
-                                .ledger = h->use_ledger};
+                                .ledger = h->use_ledger,
+                                .n_keys = *o->api_keys ? TR_KEYS_MAX : 0};
     return tr_layout_check(c, err);
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-foreach(noun stat claim close ring area bill region rights extra stream_id two_processes)
+foreach(noun stat claim close ring area bill quota region rights extra stream_id two_processes)
   tr_unit_test(shm ${noun} shmrig)
 endforeach()
 tr_program_test(stress shm ${CMAKE_SOURCE_DIR}/tests/stress/shm.c shmrig)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void shm_rig_open(struct shm_rig *r, uint32_t n_slots, uint32_t ledger)
+static void open_rig(struct shm_rig *r, uint32_t n_slots, uint32_t ledger, uint32_t n_keys)
 {
     struct tr_errbuf err;
     struct tr_shm_config c = {.n_ctx = 256,
@@ -14,11 +14,22 @@ void shm_rig_open(struct shm_rig *r, uint32_t n_slots, uint32_t ledger)
                               .max_seqs = n_slots,
                               .n_areas = 2,
                               .window = 16,
-                              .ledger = ledger};
+                              .ledger = ledger,
+                              .n_keys = n_keys};
     if (tr_shm_create(&c, &r->fds, &err) || tr_shm_attach_all(&r->s, &r->fds, &err)) {
         fprintf(stderr, "shm_rig: %s\n", err.msg);
         abort();
     }
+}
+
+void shm_rig_open(struct shm_rig *r, uint32_t n_slots, uint32_t ledger)
+{
+    open_rig(r, n_slots, ledger, 0);
+}
+
+void shm_rig_open_keys(struct shm_rig *r, uint32_t n_keys)
+{
+    open_rig(r, 4, 0, n_keys);
 }
 
 void shm_rig_close(struct shm_rig *r)

@@ -12,6 +12,8 @@ struct shm_rig {
 
 /* n_slots slots of 256 tokens, window 16, two areas; aborts when it cannot. */
 void shm_rig_open(struct shm_rig *r, uint32_t n_slots, uint32_t ledger);
+/* The same with counters for so many API keys. */
+void shm_rig_open_keys(struct shm_rig *r, uint32_t n_keys);
 void shm_rig_close(struct shm_rig *r);
 
 /* What the engine does with a free slot: generation 1, claim open. */
