@@ -29,8 +29,8 @@ static bool good_params(const struct tr_params *p)
            p->top_p > 0 && in_range(p->min_p, 0, 1) && in_range(p->presence_penalty, -2, 2) &&
            in_range(p->frequency_penalty, -2, 2) && isfinite(p->repetition_penalty) &&
            p->repetition_penalty > 0 && p->priority >= -TR_PRIORITY_MAX &&
-           p->priority <= TR_PRIORITY_MAX && p->n_top <= TR_MAX_TOP &&
-           !(p->flags & ~(uint32_t)(KNOWN_FLAGS));
+           p->priority <= TR_PRIORITY_MAX && p->weight >= 1 && p->weight <= TR_WEIGHT_MAX &&
+           p->n_top <= TR_MAX_TOP && !(p->flags & ~(uint32_t)(KNOWN_FLAGS));
 }
 
 /* A key is that of one request whose answer can be told again, and is there if it says so. */
@@ -271,7 +271,8 @@ bool tr_admit_first_lp(struct tr_sched *sc, const struct tr_seq *q)
 
 static void enter(struct tr_sched *sc, struct tr_seq *q)
 {
-    q->key = tr_fair_take(sc->fair, tr_sched_ring(sc, q)->key);
+    const struct tr_ring *r = tr_sched_ring(sc, q);
+    q->key = tr_fair_take(sc->fair, r->key, r->params.weight);
     tr_sched_activate(sc, q);
 }
 

@@ -11,6 +11,8 @@
 struct key {
     char name[TR_KEY_BYTES];
     uint32_t requests;
+    uint32_t weight;
+    uint64_t rest; /* had, and less than its weight: not counted yet */
     uint32_t at;   /* in `busy`, with requests */
     uint32_t next; /* of the same hash */
 };
@@ -111,10 +113,11 @@ static void lift(struct tr_fair *f, uint32_t k)
         f->served[k] = least;
 }
 
-uint32_t tr_fair_take(struct tr_fair *f, const char *key)
+uint32_t tr_fair_take(struct tr_fair *f, const char *key, uint32_t weight)
 {
     TR_ASSERT(strlen(key) < TR_KEY_BYTES);
     uint32_t k = find(f, key);
+    f->keys[k].weight = weight ? weight : 1; /* a ring that a dead engine left may hold anything */
     if (f->keys[k].requests++ == 0) {
         lift(f, k);
         f->keys[k].at = f->n_busy;
@@ -138,7 +141,10 @@ void tr_fair_give(struct tr_fair *f, uint32_t k)
 void tr_fair_serve(struct tr_fair *f, uint32_t k, uint64_t n)
 {
     TR_ASSERT(k < f->n);
-    f->served[k] += n;
+    struct key *key = &f->keys[k];
+    key->rest += n;
+    f->served[k] += key->rest / key->weight;
+    key->rest %= key->weight;
 }
 
 const uint64_t *tr_fair_served(const struct tr_fair *f)

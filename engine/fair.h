@@ -6,7 +6,8 @@
  * After Sheng et al., Fairness in Serving Large Language Models (OSDI 2024).  Every key has a counter of
  * what was computed for it: a prompt token counts once, an answer's token twice.  Among requests of
  * equal priority those go first whose key has the least (plan.h, rule 5).  Two keys that always have
- * something to do are so served alike, however many requests one of them sends.
+ * something to do are so served alike, however many requests one of them sends; or by their weights: what
+ * a key has had is divided by its weight, so one of weight 3 is served three times as much.
  *
  * A key that comes back after a rest is lifted to the least of those at work: a rest earns nothing that
  * could be spent against the others.  If nobody is at work, to the counter of whoever was last.
@@ -33,8 +34,8 @@ struct tr_fair *tr_fair_new(uint32_t n, uint64_t *bytes);
 void tr_fair_free(struct tr_fair *f); /* NULL is fine */
 
 /* A request of this key (NUL-ended) is there; returns the number of the key, good until the matching
- * tr_fair_give. */
-uint32_t tr_fair_take(struct tr_fair *f, const char *key);
+ * tr_fair_give.  The weight is that of the last request that came. */
+uint32_t tr_fair_take(struct tr_fair *f, const char *key, uint32_t weight);
 void tr_fair_give(struct tr_fair *f, uint32_t k);
 
 /* The key has had n more. */

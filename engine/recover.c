@@ -231,7 +231,7 @@ static void go_on(struct tr_sched *sc, struct tr_seq *q)
     if (!q->closing && (was_parked || tr_step_is_behind(sc, q)))
         tr_step_park(sc, q);
     q->priority = r->params.priority;
-    q->key = tr_fair_take(sc->fair, r->key);
+    q->key = tr_fair_take(sc->fair, r->key, r->params.weight);
     sc->active[sc->n_active++] = q->slot;
     sc->n_found++;
     sc->found_tokens += tr_seq_total(q);

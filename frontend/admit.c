@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "frontend/key.h"
 
 #include <string.h>
 
@@ -28,6 +29,14 @@ static void wipe_rest(struct tr_shm *s, uint32_t slot, uint32_t prompt_len, uint
         memset(ids + prompt_len, 0, (old->prompt_len - prompt_len) * sizeof(*ids));
     if (old->extra_len > extra_len && old->extra_len <= TR_EXTRA_BYTES)
         tr_shm_wipe(tr_request_extra(s, slot) + extra_len, old->extra_len - extra_len);
+}
+
+/* Of its key, and behind that. */
+static int32_t priority(const struct tr_ask *a)
+{
+    int32_t p = a->params.priority + (a->who ? a->who->priority : 0);
+
+    return p < -TR_PRIORITY_MAX ? -TR_PRIORITY_MAX : p > TR_PRIORITY_MAX ? TR_PRIORITY_MAX : p;
 }
 
 static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct tr_admitted *ad,
@@ -56,6 +65,8 @@ static int write_request(struct tr_fe *fe, const struct tr_ask *a, const struct 
         .group_bill_prompt = k % a->n == 0,
     };
     r->params.seed = seed;
+    r->params.weight = a->who ? a->who->weight : 1;
+    r->params.priority = priority(a);
     r->params.choice = k % a->n;
     r->params.max_tokens = limit_tokens(fe, a, p->n);
     if (r->params.min_tokens > r->params.max_tokens)

@@ -20,12 +20,12 @@
 
 #include "base/sha256.h"
 #include "frontend/http.h"
-#include "shm/layout.h"
+#include "shm/request.h"
 
 enum {
     TR_KEYS_MAX = 1024,      /* rows of a file */
     TR_KEY_TEXT_BYTES = 256, /* longest key */
-    TR_KEY_WEIGHT_MAX = 1000,
+    TR_KEY_WEIGHT_MAX = TR_WEIGHT_MAX,
     TR_KEY_PRIORITY_MAX = 1000
 };
 

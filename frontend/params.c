@@ -408,6 +408,11 @@ static int read_rest(struct tr_param_reader *r)
         tr_param_bool(r, F_no_stop_trim, &no_trim) || tr_param_int(r, F_priority, &priority) ||
         tr_param_num(r, F_timeout_s, &timeout_s))
         return -EINVAL;
+    if (a->who && priority < 0)
+        return tr_fault_set(
+            r->f, TR_ERR_BAD_PARAM, "priority",
+            "priority must be 0 or more: requests of an API key do not go before its "
+            "others by their own word.");
     a->params.priority = (int32_t)priority;
     if (no_trim)
         a->include_stop = true;

@@ -30,7 +30,7 @@ enum {
     TR_REQ_IDEMPOTENT = 1u << 7
 };
 
-enum { TR_PRIORITY_MAX = 32767 };
+enum { TR_PRIORITY_MAX = 32767, TR_WEIGHT_MAX = 1000 };
 
 /* Sampling parameters and priority, all explicit: a default has been replaced by its value. */
 struct tr_params {
@@ -48,7 +48,7 @@ struct tr_params {
     uint32_t flags;            /* TR_REQ_* */
     uint32_t choice;           /* index of this choice: a part of the random draw (N5) */
     int32_t priority;          /* lower goes first; within +-TR_PRIORITY_MAX, 0 unless asked for */
-    uint32_t pad;
+    uint32_t weight;           /* of its key's share, 1 .. TR_WEIGHT_MAX */
 };
 
 /* What an Idempotency-Key and the request that came with it are known by: hashes, with a seed that all

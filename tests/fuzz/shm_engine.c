@@ -120,8 +120,12 @@ static void prepare(struct input *in)
         memset(q, 0, sizeof(*q));
         q->gen = gens[k];
         q->prompt_len = 3;
-        q->params = (struct tr_params){
-            .top_p = 1, .repetition_penalty = 1, .max_tokens = 12, .n_top = 2, .flags = flags & 63};
+        q->params = (struct tr_params){.top_p = 1,
+                                       .repetition_penalty = 1,
+                                       .weight = 1,
+                                       .max_tokens = 12,
+                                       .n_top = 2,
+                                       .flags = flags & 63};
         q->group_n = n;
         q->group_k = k;
         q->group_lead = slots[0];

@@ -166,6 +166,7 @@ struct tr_rig_ask tr_rig_ask(void)
                                .params = {.temperature = 0,
                                           .top_p = 1,
                                           .repetition_penalty = 1,
+                                          .weight = 1,
                                           .max_tokens = 16,
                                           .flags = TR_REQ_STREAM | TR_REQ_IGNORE_EOS},
                                .id = "req-1",

@@ -128,6 +128,7 @@ static void write_valid(uint32_t slot, uint32_t gen, uint32_t k, uint32_t n, uin
                              .params = {.temperature = below(2) ? 0.9 : 0,
                                         .top_p = 1,
                                         .repetition_penalty = 1,
+                                        .weight = 1,
                                         .max_tokens = below(80),
                                         .n_top = below(TR_MAX_TOP + 1),
                                         .flags = below(64)},

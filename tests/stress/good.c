@@ -84,6 +84,7 @@ static void write_request(const struct job *j, uint32_t k)
                                         .temperature = kind->temperature,
                                         .top_p = 0.95,
                                         .repetition_penalty = 1,
+                                        .weight = 1,
                                         .max_tokens = kind->max_tokens,
                                         .n_top = kind->n_top,
                                         .flags = kind->flags,

@@ -64,7 +64,7 @@ static void arrive(struct play *p)
         struct live l = {.r = p->next,
                          .order = tr_seq_order(r->priority, ++p->admitted),
                          .state = TR_WAITING,
-                         .key = tr_fair_take(p->fair, r->key ? r->key : "")};
+                         .key = tr_fair_take(p->fair, r->key ? r->key : "", 1)};
         uint32_t at = p->n_live++;
         for (; at > 0 && p->live[at - 1].order > l.order; at--)
             p->live[at] = p->live[at - 1];
