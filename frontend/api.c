@@ -205,6 +205,7 @@ void tr_api_post(struct tr_exchange *x, const struct tr_http_request *rq, struct
     t->answer = start;
     snprintf(a->request_id, sizeof(a->request_id), "%s", rq->request_id);
     tr_api_key(rq, a->key);
+    a->who = rq->key;
     a->arrival_ns = rq->arrived_ns;
     if (x->access) {
         a->trace = x->access->trace;
@@ -280,6 +281,10 @@ static const struct tr_route others[] = {
      .pattern = "/metrics",
      .handler = tr_api_metrics,
      .flags = TR_ROUTE_OPEN},
+    {.method = TR_HTTP_GET,
+     .pattern = "/debug/streams",
+     .handler = tr_api_debug_streams,
+     .flags = TR_ROUTE_ADMIN},
 };
 
 enum { MOST_ROUTES = 96 };

@@ -57,7 +57,7 @@ void tr_api_usage(struct tr_emit *e, const struct tr_usage *u);
 
 tr_handler tr_api_resume, tr_api_ws, tr_api_models, tr_api_model, tr_api_tokenize,
     tr_api_detokenize, tr_api_health, tr_api_livez, tr_api_startupz, tr_api_version,
-    tr_api_server_info, tr_api_model_info, tr_api_metrics;
+    tr_api_server_info, tr_api_model_info, tr_api_metrics, tr_api_debug_streams;
 
 /* NDJSON, or SSE with ids: by Accept (api_native.c). */
 enum tr_frame tr_api_native_frame(const struct tr_http_request *rq);

@@ -152,14 +152,14 @@ static const struct tr_route routes[] = {
      .pattern = "/v1/messages",
      .handler = post,
      .errors = tr_anthropic_error,
-     .flags = TR_ROUTE_REQUEST_ID},
+     .flags = TR_ROUTE_ANTHROPIC},
     {.method = TR_HTTP_POST,
      .pattern = "/v1/messages/count_tokens",
      .handler = count,
      .errors = tr_anthropic_error,
-     .flags = TR_ROUTE_REQUEST_ID},
+     .flags = TR_ROUTE_ANTHROPIC},
     /* Nothing is there, and that is said as a client of these routes reads it. */
-    {.pattern = "/v1/messages/{id*}", .errors = tr_anthropic_error, .flags = TR_ROUTE_REQUEST_ID},
+    {.pattern = "/v1/messages/{id*}", .errors = tr_anthropic_error, .flags = TR_ROUTE_ANTHROPIC},
 };
 
 const struct tr_dialect tr_dialect_anthropic = {.api = TR_API_ANTHROPIC,

@@ -479,7 +479,11 @@ static const struct tr_route routes[] = {
     ROUTE(TR_HTTP_POST, "/v1/responses/compact", compact),
     ROUTE(TR_HTTP_GET, "/v1/responses/{id}", tr_responses_get),
     ROUTE(TR_HTTP_DELETE, "/v1/responses/{id}", tr_responses_delete),
-    ROUTE(TR_HTTP_POST, "/v1/responses/{id}/cancel", tr_responses_cancel),
+    {.method = TR_HTTP_POST,
+     .pattern = "/v1/responses/{id}/cancel",
+     .handler = tr_responses_cancel,
+     .errors = error_body,
+     .flags = TR_ROUTE_FREE},
     ROUTE(TR_HTTP_GET, "/v1/responses/{id}/input_items", tr_responses_items)};
 
 const struct tr_dialect tr_dialect_responses = {.api = TR_API_RESPONSES,

@@ -6,6 +6,7 @@
 #include "frontend/api.h"
 
 #include "frontend/conn.h"
+#include "frontend/gate.h"
 #include "frontend/protocol.h"
 #include "frontend/stream.h"
 #include "frontend/ws_stream.h"
@@ -55,7 +56,11 @@ static void start(struct tr_ws *w, const struct tr_ws_call *call)
 
     memmove(body, body + at, len);
     struct tr_ws_stream *st = begin(w, call, body, len);
-    if (st)
+    const char *why = NULL;
+    enum tr_err e = st ? tr_gate_request(w->fe, &st->x, w->key, 0, &why) : TR_OK;
+    if (e)
+        tr_exchange_error(&st->x, e, why, NULL);
+    else if (st)
         tr_api_post(&st->x, &st->rq, w->fe, &tr_dialect_native, TR_JSON);
 }
 

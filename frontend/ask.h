@@ -38,6 +38,8 @@ struct tr_ask {
     char request_id[TR_ID_BYTES];
     char key[TR_KEY_BYTES];
     struct tr_idem idem; /* all 0: without Idempotency-Key (idempotency.h) */
+    const struct tr_key
+        *who; /* its key, for its limits; NULL: it has none, or the file has it no more */
     uint64_t arrival_ns;
     struct tr_trace trace;
     struct tr_stages stage; /* how far it has come, and when */

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "frontend/event.h"
+#include "frontend/key.h"
 #include "shm/region.h"
 
 #include <errno.h>
@@ -119,6 +120,8 @@ static int read_fixed(struct tr_ask *a, const struct tr_ring *r)
     a->arrival_ns = r->arrival_ns;
     memcpy(a->request_id, r->request_id, sizeof(a->request_id) - 1);
     memcpy(a->key, r->key, sizeof(a->key) - 1);
+    if (a->key[0] && a->fe->cfg->keys)
+        a->who = tr_keys_named(a->fe->cfg->keys, a->key);
     a->stream = true;
     a->has_seed = true;
     a->logprobs = a->params.flags & TR_REQ_LOGPROBS;

@@ -234,7 +234,10 @@ static void cors_fields(struct tr_emit *t, const char *origin)
     if (strcmp(origin, "*") != 0)
         tr_carrier_field(t, "Vary", "Origin");
     tr_carrier_field(t, "Access-Control-Expose-Headers",
-                     "x-request-id, request-id, x-tokenring-stream, retry-after");
+                     "x-request-id, request-id, x-tokenring-stream, retry-after, "
+                     "x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+                     "x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
+                     "x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens");
 }
 
 void tr_carrier_fields(struct tr_emit *t, const struct tr_http_limits *l, const char *type,

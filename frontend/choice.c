@@ -6,6 +6,7 @@
  * unless ignore_eos, stop ids), so that what is shown is a function of the ids alone and never
  * waits for the terminal state. */
 #include "base/fault.h"
+#include "frontend/gate.h"
 #include "frontend/stream.h"
 
 #include <errno.h>
@@ -150,6 +151,15 @@ static void scan_new(struct tr_stream *s, struct tr_choice *ch, uint64_t n)
         tr_stream_due(s);
 }
 
+/* What is there is used, whoever reads it.  An adopted stream's former tokens are charged already. */
+static void charge(struct tr_stream *s, struct tr_choice *ch, uint64_t n)
+{
+    if (n > ch->charged) {
+        tr_gate_tokens(s->fe, s->ask->who, n - ch->charged);
+        ch->charged = n;
+    }
+}
+
 bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch)
 {
     const struct tr_ring *r = tr_ring_at(s->fe->shm, ch->slot);
@@ -170,6 +180,7 @@ bool tr_choice_scan(struct tr_stream *s, struct tr_choice *ch)
     if (!ch->admitted && !admit(s, ch, r))
         return lose(s, ch, TR_ERR_ENGINE_LOST);
     bool moved = state != ch->state || ch->scanned < (uint64_t)n;
+    charge(s, ch, (uint64_t)n);
     scan_new(s, ch, (uint64_t)n);
     if (ch->catching_up && tr_state_terminal(state)) /* it ends when its end has been seen */
         return true;

@@ -44,9 +44,13 @@ static void reply_problem(struct tr_exchange *x, const struct tr_problem *p)
 {
     const struct tr_err_info *info = tr_err_info(p->err);
     struct tr_emit j;
+    char wait[12];
 
-    if (info->status == 503 || info->status == 429)
-        tr_exchange_header(x, "Retry-After", "1");
+    if (info->status == 503 || info->status == 429) {
+        snprintf(wait, sizeof(wait), "%u", x->retry_s ? x->retry_s : 1);
+        tr_exchange_header(x, "Retry-After", wait);
+    }
+    x->retry_s = 0;
     if (info->status == 401)
         tr_exchange_header(x, "WWW-Authenticate", "Bearer");
     tr_emit_init(&j);

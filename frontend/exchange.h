@@ -118,8 +118,9 @@ struct tr_exchange {
     tr_error_body *error_body; /* the route's, from when it is known; NULL: OpenAI's */
     const char *request_id;    /* the carrier's memory; NULL: not known yet */
     struct tr_access *access;  /* what is noted of the request (access.h), or NULL */
-    bool limited;              /* by the client, who says how many ... */
-    uint64_t credit;           /* ... tokens of text may still be written */
+    unsigned retry_s; /* what the next error says to a client that is to wait; 0: a second */
+    bool limited;     /* by the client, who says how many ... */
+    uint64_t credit;  /* ... tokens of text may still be written */
 };
 
 /* ---- inside (access.c): the answer's status, its error; it is complete, or was cut ---- */

@@ -302,10 +302,10 @@ static enum tr_err check(void *ctx, struct tr_exchange *x, struct tr_http_reques
     struct tr_fe *fe = ctx;
     enum tr_err e = tr_gate_identify(fe, rq->http, rq->route->flags, &rq->key, why);
 
-    (void)x;
-    if (e)
-        return e;
-    return fe->drain >= TR_DRAIN_CLOSED ? TR_ERR_DRAINING : TR_OK;
+    if (!e && fe->drain >= TR_DRAIN_CLOSED)
+        e = TR_ERR_DRAINING;
+    bool counts = rq->http->method == TR_HTTP_POST && !(rq->route->flags & TR_ROUTE_FREE);
+    return !e && counts ? tr_gate_request(fe, x, rq->key, rq->route->flags, why) : e;
 }
 
 static int open_http(struct tr_fe *fe)

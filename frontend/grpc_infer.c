@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "frontend/api.h"
+#include "frontend/gate.h"
 
 #include <event2/event.h>
 #include <stdlib.h>
@@ -340,6 +341,12 @@ void tr_grpc_start(struct tr_grpc_request *r, struct tr_grpc_message *m)
     }
     if (m->rc) {
         tr_api_refuse(fe, &r->x, &m->fault);
+        return;
+    }
+    const char *why = NULL;
+    e = tr_gate_request(fe, &r->x, r->call->key, 0, &why);
+    if (e) {
+        tr_exchange_error(&r->x, e, why, NULL);
         return;
     }
     r->body = m->body.buf;

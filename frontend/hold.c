@@ -180,12 +180,15 @@ static struct tr_stream *build(struct tr_fe *fe, struct tr_ask *ask, struct tr_s
 {
     struct tr_admitted ad = {.n = 1, .slot = {id.slot}, .gen = {id.gen}, .rand = id.rand};
     struct tr_stream *s = tr_stream_make(fe, NULL, ask);
+    uint32_t state;
 
     if (!s) {
         tr_ask_close(ask);
         return NULL;
     }
     tr_stream_enter(s, &ad);
+    int64_t there = tr_ring_read(fe->shm, id.slot, id.gen, &state);
+    s->choice[0].charged = there > 0 ? (uint64_t)there : 0;
     tr_stream_dress(s, &tr_dialect_native, TR_SSE_NATIVE);
     s->hold.taking = true;
     s->hold.adopted = true;
@@ -281,6 +284,7 @@ static bool lost(struct tr_stream *s, enum tr_err why)
 static bool take(struct tr_stream *s)
 {
     s->hold.taking = false;
+    tr_stream_runs(s);
     TR_FAULT_FOR(FRONTEND_ADOPTED, s->ask->params.seed);
     begin_window(s);
     if (s->hold.cancel)
@@ -400,6 +404,7 @@ bool tr_hold_keep(struct tr_stream *s)
 
     if (!tr_stream_all_ended(s))
         return true;
+    tr_stream_rests(s);
     /* Relaxed: stored before the news that made us look. */
     bool unwanted =
         atomic_load_explicit(&r->unwanted, memory_order_relaxed) ||

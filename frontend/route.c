@@ -60,7 +60,7 @@ void tr_route_prepare(struct tr_exchange *x, const struct tr_route *routes, size
     while (i < n && !matches(routes[i].pattern, path, &part))
         i++;
     x->error_body = i < n ? routes[i].errors : NULL;
-    if (i < n && x->request_id && (routes[i].flags & TR_ROUTE_REQUEST_ID))
+    if (i < n && x->request_id && (routes[i].flags & TR_ROUTE_ANTHROPIC))
         tr_exchange_header(x, "Request-Id", x->request_id);
 }
 

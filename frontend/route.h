@@ -20,9 +20,11 @@ struct tr_route {               // NOLINT(clang-analyzer-optin.performance.Paddi
 };
 
 enum {
-    TR_ROUTE_OPEN = 1,       /* the check hook is not asked (probes) */
-    TR_ROUTE_REQUEST_ID = 2, /* answers carry the id as Request-Id too */
-    TR_ROUTE_ADMIN = 4       /* introspection: for keys that may (gate.h) */
+    TR_ROUTE_OPEN = 1, /* the check hook is not asked (probes) */
+    TR_ROUTE_ANTHROPIC =
+        2,              /* answers have the fields that its clients read: Request-Id, and limits */
+    TR_ROUTE_ADMIN = 4, /* introspection: for keys that may (gate.h) */
+    TR_ROUTE_FREE = 8   /* a POST that starts no work: no key's limits are asked */
 };
 
 /* The route, or NULL; *id is what {id} matched, *allow has bit 1 << method for each method the path

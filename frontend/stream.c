@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "frontend/enter.h"
+#include "frontend/gate.h"
 #include "frontend/hold.h"
 #include "frontend/replay.h"
 #include "frontend/resume.h"
@@ -43,6 +44,20 @@ static void wipe_requests(struct tr_stream *s)
         tr_request_wipe(shm, s->choice[k].slot, s->choice[k].gen);
 }
 
+void tr_stream_runs(struct tr_stream *s)
+{
+    if (!s->running)
+        tr_gate_begin(s->fe, s->ask->who, s->n);
+    s->running = s->n;
+}
+
+void tr_stream_rests(struct tr_stream *s)
+{
+    if (s->running)
+        tr_gate_end(s->fe, s->ask->who, s->n);
+    s->running = 0;
+}
+
 void tr_stream_free(struct tr_stream *s)
 {
     if (s->pprev) {
@@ -65,6 +80,7 @@ void tr_stream_free(struct tr_stream *s)
     if (s->is_gated)
         TAILQ_REMOVE(&s->fe->gate, s, gate_link);
     tr_hold_leave(s);
+    tr_stream_rests(s);
     tr_receipt_leave(&s->receipt);
     for (uint32_t k = 0; k < s->n; k++)
         tr_choice_fini(&s->choice[k]);
@@ -328,6 +344,26 @@ void tr_stream_admitted(struct tr_stream *s, struct tr_exchange *x)
         tr_stream_open(s);
 }
 
+static uint64_t prompt_tokens(const struct tr_ask *a)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < a->n_prompts; i++)
+        n += a->prompts[i].n;
+    return n;
+}
+
+/* By its limits; else it has been answered. */
+static bool key_allows(struct tr_fe *fe, struct tr_exchange *x, const struct tr_ask *a)
+{
+    const char *why = NULL;
+    enum tr_err e = tr_gate_stream(fe, x, a->who, a->n_prompts * a->n, prompt_tokens(a), &why);
+
+    if (e)
+        tr_exchange_error(x, e, why, NULL);
+    return e == TR_OK;
+}
+
 void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask,
                      const struct tr_dialect *dialect, enum tr_frame frame)
 {
@@ -335,6 +371,10 @@ void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask
     struct tr_stream *s;
 
     if (ask->detached && !may_be_detached(fe, x)) {
+        tr_ask_close(ask);
+        return;
+    }
+    if (!key_allows(fe, x, ask)) {
         tr_ask_close(ask);
         return;
     }
@@ -358,8 +398,10 @@ void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask
             tr_ask_close(ask);
         return;
     }
+    tr_gate_tokens(fe, ask->who, prompt_tokens(ask));
     tr_ask_admitted(ask);
     tr_stream_enter(s, &ad);
+    tr_stream_runs(s);
     tr_stream_dress(s, dialect, frame);
     if (ask->idem.key[0])
         tr_enter_wait(s, x);

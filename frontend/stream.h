@@ -58,6 +58,7 @@ struct tr_choice {
     /* scanned side */
     struct tr_scan scan;
     uint64_t scanned;
+    uint64_t charged;  /* tokens of it that its key has been charged (gate.h) */
     uint64_t text_end; /* text_done: tokens that make the text (an end-of-turn token is none) */
 
     /* sent side */
@@ -161,6 +162,7 @@ struct tr_stream {
     bool in_event; /* its last write was a part of an event: only the rest of it may follow */
     struct tr_whole *whole; /* not streamed, and ended: its texts in the making; else NULL */
 
+    uint32_t running; /* so many of its key's streams are its choices (gate.h) */
     uint32_t n;
     struct tr_choice choice[];
 };

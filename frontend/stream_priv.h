@@ -11,6 +11,9 @@
 struct tr_stream *tr_stream_make(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask);
 /* Its name, its choices, its clock: it is one of the frontend's from here on. */
 void tr_stream_enter(struct tr_stream *s, const struct tr_admitted *ad);
+/* Its key has these streams running, until nothing of them is: ended without a reader, or freed. */
+void tr_stream_runs(struct tr_stream *s);
+void tr_stream_rests(struct tr_stream *s);
 /* How its events look. */
 void tr_stream_dress(struct tr_stream *s, const struct tr_dialect *dialect, enum tr_frame frame);
 /* Binds its connection; sends the head, once; and after that and the first events: looks whether the
