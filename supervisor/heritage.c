@@ -9,6 +9,7 @@
 #include "grammar/fa.h"
 #include "grammar/program.h"
 #include "ledger/address.h"
+#include "shm/quota.h"
 #include "supervisor/model_path.h"
 #include "text/vocab.h"
 
@@ -409,6 +410,12 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
                "TLS takes up to %.1f KiB of a connection besides while it begins, then %.1f KiB, "
                "idle %.1f KiB",
                (double)b.tls / kib, (double)b.tls_busy / kib, (double)b.tls_idle / kib);
+    if (c->n_keys)
+        tr_log(TR_LOG_INFO,
+               "an API key takes %.1f KiB of a frontend's shared memory for its limits, as it is "
+               "used; at most %u keys, %.1f MiB",
+               (double)tr_quota_bytes() / kib, c->n_keys,
+               (double)c->n_keys * (double)tr_quota_bytes() / kib / kib);
     if (h->frontend.resume_window_ns)
         tr_log(TR_LOG_INFO,
                "up to %u resumable streams are kept for %.0f s without a reader, with %.1f KiB "

@@ -3,6 +3,7 @@
  * the verdicts must not depend on it, memory stays within the bound, and every byte is used once. */
 #include "base/assert.h"
 #include "frontend/http.h"
+#include "frontend/key.h"
 #include "frontend/traceparent.h"
 #include "pieces.h"
 
@@ -34,6 +35,25 @@ static uint64_t trace_of(const struct tr_http *h)
     return sum;
 }
 
+/* Which key a head brings: a known one is told only of its own text, and the same whatever the pieces. */
+static uint64_t key_of(const struct tr_http *h)
+{
+    static struct tr_keys keys;
+    const struct tr_key *found;
+
+    if (!keys.n)
+        for (const char *const *k = (const char *const[]){"k", "tr-2", NULL}; *k; k++) {
+            struct tr_key *row = &keys.row[keys.n++];
+            tr_sha256(*k, strlen(*k), row->hash);
+            row->name[0] = (*k)[0];
+        }
+    enum tr_key_found f = tr_keys_find(&keys, h, &found);
+    TR_ASSERT((f == TR_KEY_GOOD) == (found != NULL));
+    TR_ASSERT(!found || memmem(h->head, h->head_len, found == &keys.row[0] ? "k" : "tr-2",
+                               found == &keys.row[0] ? 1 : 4));
+    return (uint64_t)f * 3 + (found ? (uint64_t)(found - keys.row) : 0);
+}
+
 /* A digest of all events: what happened, and where. */
 static uint64_t digest(const char *s, size_t len, size_t step)
 {
@@ -59,6 +79,7 @@ static uint64_t digest(const char *s, size_t len, size_t step)
             char q[16];
             (void)tr_http_query(&h, "a", q, sizeof(q));
             sum = (sum ^ trace_of(&h)) * 1099511628211ull;
+            sum = (sum ^ key_of(&h)) * 1099511628211ull;
         }
         if (ev == TR_HTTP_HEAD || ev == TR_HTTP_END || ev == TR_HTTP_BAD)
             sum = (sum ^ (uint64_t)ev ^ (uint64_t)at << 8) * 1099511628211ull;

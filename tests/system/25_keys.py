@@ -293,6 +293,50 @@ def limits_outlive_a_frontend():
 
 
 @test
+def a_stream_that_is_taken_over_counts():
+    with Server(TINY, ledger=False, frontends=2, resume_window_s=600, api_keys=write_keys(
+            row("ann", ANN, max_streams=1))) as s:
+        first, _ = s.processes()["frontend"]
+        with contextlib.closing(s.conn_at(first)) as c:
+            c.send(request("POST", NATIVE, say(8000, on_disconnect="hold"), bearer(ANN)))
+            path = NATIVE + "/" + c.head()[2]["x-tokenring-stream"]
+            os.kill(first, signal.SIGKILL)
+        # Of nobody for a moment, then another's: it counts again.
+        check(until(lambda: (r := s.post(COMP, say(1), headers=bearer(ANN))).status == 429 and
+                    "1 are running" in r.error["message"]), "it counts at the frontend that has it now")
+        equal(s.ask("DELETE", path, None, headers=bearer(ANN)).status, 200, "it is cancelled")
+        check(until(lambda: s.post(COMP, say(1), headers=bearer(ANN)).status == 200), "and counts no more")
+
+
+@test
+def prefix_caches_apart():
+    words = "the sea and the wind and the rain " * 10
+
+    def cached(s, key):
+        r = s.post(COMP, say(1, words), headers=bearer(key))
+        return r.json["usage"]["prompt_tokens_details"]["cached_tokens"]
+    with serve(row("ann", ANN), row("ben", BEN), prefix_cache="per-key") as s:
+        equal((cached(s, ANN), cached(s, BEN)), (0, 0), "a key finds nothing of another's")
+        check(cached(s, ANN) > 100 and cached(s, BEN) > 100, "and what it has left itself")
+    with serve(row("ann", ANN), row("ben", BEN)) as s:
+        equal(cached(s, ANN), 0, "the first")
+        check(cached(s, BEN) > 100, "without per-key it is one cache for all")
+
+
+@test
+def pages_of_other_origins():
+    with Server(TINY, ledger=False, cors="https://page.example", api_keys=write_keys(row("ann", ANN, requests_per_min=5))) as s:
+        sent = "authorization, x-api-key, api-key, x-stainless-lang, x-stainless-retry-count"
+        r = s.ask("OPTIONS", CHAT, None, headers=["Origin: https://page.example", "Access-Control-Request-Method: POST",
+                                                  f"Access-Control-Request-Headers: {sent}"])
+        equal((r.status, r.header("access-control-allow-headers")), (204, sent), "the fields that clients send are granted")
+        for key, status in (("no", 401), (ANN, 200)):
+            r = s.post(COMP, say(1), headers=bearer(key) + ["Origin: https://page.example", "X-Stainless-Lang: js"])
+            equal((r.status, r.header("access-control-allow-origin")), (status, "https://page.example"), "the answer can be read")
+            check("x-ratelimit-remaining-requests" in r.header("access-control-expose-headers"), "and its fields", r.headers)
+
+
+@test
 def tokens_a_minute():
     with Server(TINY, ledger=False, frontends=2, api_keys=write_keys(row("ann", ANN, tokens_per_min=60)),
                 grpc_port=0) as s:
