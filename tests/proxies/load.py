@@ -64,7 +64,7 @@ class Load:
         rng, n, conn = random.Random(who), 0, None
         while not self.over:
             n += 1
-            body = {"model": MODEL, "prompt": [rng.randrange(200) for _ in range(rng.randrange(1, 40))],
+            body = {"model": MODEL, "prompt": "".join(rng.choice("abc ") for _ in range(rng.randrange(1, 99))),
                     "max_tokens": rng.randrange(1, 400), "ignore_eos": True, "stream": n % 4 > 0}
             if body["stream"]:
                 body["stream_options"] = {"include_usage": True}

@@ -90,7 +90,7 @@ def leaves(front, server, phase, way="close", limit=WAIT):
     other = None
     if phase == "queued":
         other = server.stream(COMP, force(AB, prompt="x", max_tokens=6000, stream=True)).read(1)
-    prompt = [81] * 3000 if phase == "prefill" else "x"
+    prompt = " a" * 3000 if phase == "prefill" else "x"  # a token each; some routers take no lists of them
     body = force(AB, prompt=prompt, max_tokens=1000, stream="not streamed" not in phase)
     c = front.conn()
     c.send(request("POST", COMP, body, [f"X-Request-Id: {rid}"]))

@@ -9,7 +9,7 @@ import re
 import sys
 
 PAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs/proxies.md")
-COLUMNS = {"rolling": ("HTTP/1.1", "HTTP/2", "no grace", "kill -9")}
+COLUMNS = {"rolling": ("HTTP/1.1", "HTTP/2", "no grace", "kill -9"), "routers": ("vllm-router", "sglang-router")}
 SETTINGS = ("ours", "default")  # of all others
 
 
