@@ -23,7 +23,4 @@ int tr_traceparent_read(struct tr_slice v, struct tr_trace *t);
 /* All tracestate fields of a head, joined.  0, or -EINVAL and out is "". */
 int tr_tracestate_read(const struct tr_http *h, char out[TR_TRACE_STATE_BYTES]);
 
-/* `n` bytes as lower-case hexadecimal digits, NUL-ended: 2 n + 1 bytes. */
-void tr_trace_hex(const uint8_t *id, size_t n, char *out);
-
 #endif

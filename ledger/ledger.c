@@ -5,6 +5,9 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "ledger/feed.h"
+#include "ledger/follow.h"
+#include "ledger/life.h"
+#include "ledger/otlp.h"
 #include "ledger/settle.h"
 #include "ledger/spool.h"
 #include "ledger/sqlite_schema.h"
@@ -18,11 +21,9 @@
 #include <errno.h>
 #include <libgen.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,8 +43,9 @@ struct ledger {
     const struct tr_ledger_config *c;
     struct tr_spool *spool;
     struct tr_feed *feed;
+    struct tr_otlp *otlp; /* NULL: no traces */
     struct tr_stat *stat;
-    int signals;
+    struct tr_life life;
     uint64_t upto;        /* records before this place are in the group or written */
     uint64_t owners;      /* areas to ring for those in the group */
     struct tr_entry held; /* a delivery that was taken when there was no room for it */
@@ -51,11 +53,10 @@ struct ledger {
     uint64_t billed;             /* requests since the start of this process */
     uint64_t sent[TR_MAX_AREAS]; /* delivery records of the area's frontends */
     uint64_t told;               /* areas that have been reported for sending too many */
-    bool stop;
-    bool full;      /* the spool had no room for what came last */
-    bool told_full; /* log changes */
-    bool failing;   /* the last write failed: the same */
-    int lost;       /* -errno: records are missing for good */
+    bool full;                   /* the spool had no room for what came last */
+    bool told_full;              /* log changes */
+    bool failing;                /* the last write failed: the same */
+    int lost;                    /* -errno: records are missing for good */
 };
 
 static void beat(struct ledger *l)
@@ -117,6 +118,7 @@ static void gather_bills(struct ledger *l)
             return;
         log_lost(&b);
         tr_trail_bill(&e.bill);
+        tr_otlp_bill(l->otlp, &b);
         if (b.owner_area < TR_MAX_AREAS)
             l->owners |= 1ull << b.owner_area;
         l->billed++;
@@ -157,6 +159,7 @@ static bool gather_deliveries(struct ledger *l)
             TR_FAULT(LEDGER_DELIVERY_TAKEN);
             tr_row_of_delivery(&d, &l->held);
             tr_trail_delivery(&l->held.delivery);
+            tr_otlp_delivery(l->otlp, &d);
             l->holds = !add(l, &l->held);
         }
     return any;
@@ -244,6 +247,7 @@ static void settle_one(void *arg, const struct tr_bill *b)
 {
     struct ledger *l = arg;
     struct tr_entry e;
+    tr_otlp_bill(l->otlp, b);
     tr_row_of_bill(b, l->c->model, &e);
     if (add(l, &e))
         return;
@@ -255,7 +259,7 @@ static void settle_one(void *arg, const struct tr_bill *b)
 /* The queue is emptied for as long as there is somebody to say that it takes too long. */
 static void empty_queue(struct ledger *l)
 {
-    while (work(l) || ((l->failing || l->holds) && getppid() == l->c->parent_pid)) {
+    while (work(l) || ((l->failing || l->holds) && !tr_life_is_orphan(&l->life))) {
         if (l->failing)
             nap(RETRY_MS);
         beat(l);
@@ -276,33 +280,34 @@ static void settle(struct ledger *l)
     tr_feed_wake(l->feed);
 }
 
-/* The database has so long to take the rest; else the next start brings it there.  False: it does not
- * even say no, and its thread cannot be waited for. */
-static bool end_feed(struct ledger *l, unsigned limit_ms)
+static bool have_ended(struct ledger *l)
+{
+    return tr_feed_has_ended(l->feed) && tr_otlp_has_ended(l->otlp);
+}
+
+/* The database has so long to take the rest; else the next start brings it there.  So has the collector
+ * of traces.  False: one of them does not even say no, and its thread cannot be waited for. */
+static bool end_threads(struct ledger *l, unsigned limit_ms)
 {
     unsigned waited = 0;
     tr_feed_finish(l->feed);
-    for (; !tr_feed_has_ended(l->feed) && waited < limit_ms; waited += 10) {
+    tr_otlp_finish(l->otlp);
+    for (; !have_ended(l) && waited < limit_ms; waited += 10) {
         nap(10);
         beat(l);
+        if (waited == TR_OTLP_LAST_MS)
+            tr_otlp_give_up(l->otlp);
     }
     tr_feed_give_up(l->feed);
-    for (; !tr_feed_has_ended(l->feed) && waited < limit_ms + 1500; waited += 10)
+    tr_otlp_give_up(l->otlp);
+    for (; !have_ended(l) && waited < limit_ms + 1500; waited += 10)
         nap(10);
     if (!tr_spool_is_empty(l->spool))
         tr_log(TR_LOG_WARN,
                "the database has not taken all records: %llu bytes stay in the spool "
                "for the next start",
                (unsigned long long)tr_spool_bytes(l->spool));
-    return tr_feed_has_ended(l->feed);
-}
-
-static void take_signals(struct ledger *l)
-{
-    struct signalfd_siginfo si;
-    while (read(l->signals, &si, sizeof(si)) == (ssize_t)sizeof(si))
-        if (si.ssi_signo == SIGTERM && (int)si.ssi_pid == l->c->parent_pid)
-            l->stop = true;
+    return have_ended(l);
 }
 
 /* ---- start and loop ---- */
@@ -336,16 +341,6 @@ static int open_soon(struct ledger *l, const char *dir)
     return ret;
 }
 
-static int open_signals(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGUSR2); /* the supervisor died (PDEATHSIG) */
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 /* After everything is open for the first time.  What is opened later lies in two folders: segments of
  * the spool, and the log of an SQLite database beside it. */
 static int confine(struct ledger *l, const char *dir)
@@ -357,8 +352,8 @@ static int confine(struct ledger *l, const char *dir)
     snprintf(file, sizeof(file), "%s", l->c->address);
     if (!server)
         dirs[1] = dirname(file);
-    int ret = tr_sandbox_enter_with(server ? TR_SANDBOX_LEDGER_NET : TR_SANDBOX_LEDGER, dirs,
-                                    server ? 1 : 2, &err);
+    int ret = tr_sandbox_enter_with(server || l->otlp ? TR_SANDBOX_LEDGER_NET : TR_SANDBOX_LEDGER,
+                                    dirs, server ? 1 : 2, &err);
     if (ret)
         tr_log(ret < 0 ? TR_LOG_ERROR : TR_LOG_WARN, "%s", err.msg);
     return ret < 0 ? -1 : 0;
@@ -371,9 +366,11 @@ static int start(struct ledger *l)
         tr_log(TR_LOG_ERROR, "the path of the ledger is too long");
         return -1;
     }
-    if (open_soon(l, dir) || confine(l, dir))
+    if (open_soon(l, dir) || tr_follow_open(&l->otlp, l->s, l->c) || confine(l, dir))
         return -1;
     int ret = tr_feed_start(l->feed);
+    if (!ret)
+        ret = tr_otlp_start(l->otlp);
     if (ret)
         tr_log(TR_LOG_ERROR, "cannot start the ledger's thread: %s", strerror(-ret));
     return ret;
@@ -392,15 +389,15 @@ static int pause_ms(struct ledger *l)
 static void run(struct ledger *l)
 {
     struct pollfd fds[2] = {{.fd = l->s->bell_ledger, .events = POLLIN},
-                            {.fd = l->signals, .events = POLLIN}};
+                            {.fd = l->life.signals, .events = POLLIN}};
     for (;;) {
         beat(l);
         if (work(l))
             continue;
-        bool orphan = getppid() != l->c->parent_pid;
+        bool orphan = tr_life_is_orphan(&l->life);
         if (orphan)
             nap(ENGINE_GONE_MS);
-        if (orphan || l->stop) {
+        if (orphan || l->life.stop) {
             settle(l);
             return;
         }
@@ -409,25 +406,27 @@ static void run(struct ledger *l)
             poll(fds, 2, pause_ms(l));
         tr_bell_awake(l->s->bell_ledger, &l->s->ledger->sleeping);
         tr_stat_set(l->stat, TR_STAT_LEDGER_SPOOL_BYTES, tr_spool_bytes(l->spool));
-        take_signals(l);
+        tr_life_look(&l->life);
     }
 }
 
 int tr_ledger_main(struct tr_shm *s, const struct tr_ledger_config *c)
 {
     struct ledger l = {.s = s, .c = c, .stat = s->stat[TR_STAT_LEDGER]};
-    l.signals = open_signals();
     int status = 1;
+    if (!s->config.ledger)
+        return tr_follow_main(s, c);
+    tr_life_open(&l.life, c->parent_pid);
     confirm_again(&l);
-    if (l.signals >= 0 && start(&l) == 0) {
+    if (l.life.signals >= 0 && start(&l) == 0) {
         run(&l);
         status = l.lost != 0;
-        if (!end_feed(&l, getppid() == c->parent_pid ? TOLD_MS : ORPHAN_MS))
+        if (!end_threads(&l, tr_life_is_orphan(&l.life) ? ORPHAN_MS : TOLD_MS))
             _exit(status);
     }
     tr_feed_close(l.feed);
+    tr_otlp_close(l.otlp);
     tr_spool_close(l.spool);
-    if (l.signals >= 0)
-        close(l.signals);
+    tr_life_close(&l.life);
     return status;
 }

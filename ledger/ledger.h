@@ -23,6 +23,7 @@
 #ifndef TR_LEDGER_LEDGER_H
 #define TR_LEDGER_LEDGER_H
 
+#include "ledger/otlp.h"
 #include "shm/region.h"
 
 enum tr_durability { TR_DURABLE_POWER, TR_DURABLE_PROCESS, TR_DURABLE_NONE };
@@ -34,9 +35,13 @@ struct tr_ledger_config {
     enum tr_durability durability;
     const char *model; /* served name, for the rows */
     int parent_pid;    /* the supervisor */
+    struct tr_otlp_config otlp;
 };
 
-/* Runs until the supervisor sends SIGTERM, when no engine and no frontend is left, or dies itself; in
+/* A service without a ledger (tr_shm_config.ledger 0) has this process for its traces alone: it follows
+ * the accounting queue, which nobody waits for then, and what it is too late for is a lost span.
+ *
+ * Runs until the supervisor sends SIGTERM, when no engine and no frontend is left, or dies itself; in
  * both cases the queue is emptied and the rings are settled first.  Exit status of the process. */
 int tr_ledger_main(struct tr_shm *s, const struct tr_ledger_config *c);
 

@@ -10,7 +10,7 @@
  *   engine     no capabilities (tr_sandbox_prepare); seccomp: memory, threads, its doorbells, log
  *   ledger     no capabilities; Landlock: files in its spool and beside its database, and nothing else;
  *              seccomp: the same as the engine, and files
- *   ledger that writes to a server: the same, but Landlock lets it read every file of its user
+ *   ledger that writes to a server, or exports traces: the same, but Landlock lets it read every file of its user
  *              (resolver, certificates, passwords) and connect, and seccomp lets it have sockets for it
  *
  *   I1  entering it needs no privilege, and nothing gives back what it took
@@ -30,7 +30,7 @@ enum tr_sandbox {
     TR_SANDBOX_FRONTEND,
     TR_SANDBOX_ENGINE,
     TR_SANDBOX_LEDGER,    /* its database is a file */
-    TR_SANDBOX_LEDGER_NET /* ... is behind a socket */
+    TR_SANDBOX_LEDGER_NET /* ... is behind a socket, or a collector of traces is */
 };
 
 /* For a process that must start threads before it can enter: capabilities belong to threads, so they

@@ -38,6 +38,14 @@ bool tr_bill_is_queued(const struct tr_shm *s, uint64_t bill_seq)
     return bill_seq && bill_seq < tr_bill_next(s);
 }
 
+/* Who follows without being waited for has to see that the oldest record is about to change before it
+ * does: the count of those before it was stored when the last one was pushed.  Pairs with the fence in
+ * tr_bill_follow. */
+static void fence_records(void)
+{
+    atomic_thread_fence(memory_order_release);
+}
+
 int tr_bill_push(struct tr_shm *s, const struct tr_bill *b, uint64_t *seq)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);
@@ -50,6 +58,7 @@ int tr_bill_push(struct tr_shm *s, const struct tr_bill *b, uint64_t *seq)
         if (tail - head >= TR_BILL_CAP)
             return -EAGAIN;
     }
+    fence_records();
     a->rec[tail % TR_BILL_CAP] = *b;
     /* Release: the record is whole before it is counted; pairs with tr_bill_peek. */
     atomic_store_explicit(&a->tail, tail + 1, memory_order_release);
@@ -60,6 +69,38 @@ int tr_bill_push(struct tr_shm *s, const struct tr_bill *b, uint64_t *seq)
     return 0;
 }
 
+static void end_texts(struct tr_bill *b)
+{
+    b->request_id[TR_ID_BYTES - 1] = '\0';
+    b->key[TR_KEY_BYTES - 1] = '\0';
+    b->trace.state[TR_TRACE_STATE_BYTES - 1] = '\0';
+}
+
+int tr_bill_follow(const struct tr_shm *s, uint64_t *at, struct tr_bill *out, uint64_t *missed)
+{
+    const struct tr_accounting *a = s->accounting;
+    for (;;) {
+        /* Acquire: pairs with the release in tr_bill_push. */
+        uint64_t tail = atomic_load_explicit(&a->tail, memory_order_acquire);
+        if (*at >= tail)
+            return -EAGAIN;
+        /* The record that lies at `tail` modulo the queue may be in the making. */
+        if (tail - *at >= TR_BILL_CAP) {
+            *missed += tail - *at - (TR_BILL_CAP - 1);
+            *at = tail - (TR_BILL_CAP - 1);
+        }
+        *out = a->rec[*at % TR_BILL_CAP];
+        /* Acquire: what was copied is older than the count that is read now. */
+        atomic_thread_fence(memory_order_acquire);
+        tail = atomic_load_explicit(&a->tail, memory_order_relaxed);
+        if (tail - *at < TR_BILL_CAP)
+            break;
+    }
+    ++*at;
+    end_texts(out);
+    return 0;
+}
+
 int tr_bill_peek(const struct tr_shm *s, uint64_t at, struct tr_bill *out)
 {
     /* Acquire: pairs with the release in tr_bill_push. */
@@ -67,9 +108,7 @@ int tr_bill_peek(const struct tr_shm *s, uint64_t at, struct tr_bill *out)
     if (at >= tail || tail - at > TR_BILL_CAP)
         return -EAGAIN;
     *out = s->accounting->rec[at % TR_BILL_CAP];
-    out->request_id[TR_ID_BYTES - 1] = '\0';
-    out->key[TR_KEY_BYTES - 1] = '\0';
-    out->trace.state[TR_TRACE_STATE_BYTES - 1] = '\0';
+    end_texts(out);
     return 0;
 }
 

@@ -76,6 +76,10 @@ int tr_bill_push(struct tr_shm *s, const struct tr_bill *b, uint64_t *seq);
 
 /* Ledger.  Copies the record at `at` (bill_head <= at < tail); 0 or -EAGAIN. */
 int tr_bill_peek(const struct tr_shm *s, uint64_t at, struct tr_bill *out);
+/* Ledger process of a service without a ledger: the engine does not wait for it.  Copies the record at
+ * *at, or the oldest that is still whole, and steps behind it; *missed grows by those that were
+ * overwritten before.  0, or -EAGAIN: there is none. */
+int tr_bill_follow(const struct tr_shm *s, uint64_t *at, struct tr_bill *out, uint64_t *missed);
 /* Ledger.  Everything below `upto` has been written: bill_head and durable move (release). */
 void tr_bill_durable(struct tr_shm *s, uint64_t upto);
 

@@ -11,6 +11,7 @@
 #ifndef TR_SHM_TRACE_H
 #define TR_SHM_TRACE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -40,5 +41,8 @@ struct tr_stages {
     uint64_t encoded_ns;  /* tokens */
     uint64_t submitted_ns;
 };
+
+/* `n` bytes as lower-case hexadecimal digits, NUL-ended: 2 n + 1 bytes. */
+void tr_trace_hex(const uint8_t *id, size_t n, char *out);
 
 #endif

@@ -9,6 +9,7 @@
 #include "grammar/fa.h"
 #include "grammar/program.h"
 #include "ledger/address.h"
+#include "ledger/collector.h"
 #include "shm/quota.h"
 #include "supervisor/model_path.h"
 #include "text/vocab.h"
@@ -145,7 +146,7 @@ static int choose_sizes(struct tr_heritage *h, const struct model_facts *m, stru
                                 .max_seqs = (uint32_t)o->max_seqs,
                                 .n_areas = 2 * (h->n_frontends > 1 ? h->n_frontends : 2),
                                 .window = (uint32_t)o->window,
-                                .ledger = h->use_ledger,
+                                .ledger = strcmp(h->opt.ledger, "off") != 0,
                                 .n_keys = *o->api_keys ? TR_KEYS_MAX : 0};
     return tr_layout_check(c, err);
 }
@@ -442,12 +443,48 @@ static void draw_seed(struct tr_heritage *h)
 static void configure_ledger(struct tr_heritage *h)
 {
     const struct tr_options *o = &h->opt;
-    h->ledger = (struct tr_ledger_config){.address = o->ledger,
-                                          .spool = o->ledger_spool,
-                                          .spool_max = (uint64_t)o->ledger_spool_max,
-                                          .durability = (enum tr_durability)o->ledger_durability,
-                                          .model = h->served_name,
-                                          .parent_pid = h->supervisor};
+    h->ledger = (struct tr_ledger_config){
+        .address = o->ledger,
+        .spool = o->ledger_spool,
+        .spool_max = (uint64_t)o->ledger_spool_max,
+        .durability = (enum tr_durability)o->ledger_durability,
+        .model = h->served_name,
+        .parent_pid = h->supervisor,
+        .otlp = {
+            .url = o->otlp,
+            .headers = h->otlp_headers,
+            .ca = o->otlp_ca,
+            .facts = {.model = h->served_name, .version = TR_VERSION, .instance = h->instance}}};
+}
+
+/* What may be a secret leaves the environment, or the place of the command line. */
+static int take_collector(struct tr_heritage *h, struct tr_errbuf *err)
+{
+    const struct tr_options *o = &h->opt;
+    uint8_t id[16];
+    size_t len = strlen(o->otlp_headers);
+    if (!*o->otlp && (*o->otlp_headers || *o->otlp_ca))
+        return tr_errf(err, -EINVAL, "--otlp-headers and --otlp-ca need --otlp");
+    if (len >= sizeof(h->otlp_headers))
+        return tr_errf(err, -EINVAL, "--otlp-headers is too long");
+    int ret = *o->otlp ? tr_collector_check(o->otlp, o->otlp_headers, err) : 0;
+    if (!ret && *o->otlp_ca && access(o->otlp_ca, R_OK))
+        ret = tr_errf(err, -errno, "--otlp-ca %s: %s", o->otlp_ca, strerror(errno));
+    if (ret)
+        return ret;
+    memcpy(h->otlp_headers, o->otlp_headers, len + 1);
+    if (len)
+        explicit_bzero((char *)o->otlp_headers, len);
+    h->opt.otlp_headers = h->otlp_headers;
+    while (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id)) /* so few never come in part */
+        ;
+    tr_trace_hex(id, sizeof(id), h->instance);
+    return 0;
+}
+
+void tr_heritage_drop_collector(struct tr_heritage *h)
+{
+    explicit_bzero(h->otlp_headers, sizeof(h->otlp_headers));
 }
 
 /* Frontends read the files, each when it starts; one flag without the other is told at once. */
@@ -467,8 +504,11 @@ int tr_heritage_init(struct tr_heritage *h, struct tr_errbuf *err)
     signal(SIGXFSZ, SIG_IGN);
     h->observer.fd = -1;
     raise_descriptors(h->opt.max_connections);
-    h->use_ledger = strcmp(h->opt.ledger, "off") != 0;
-    int ret = h->use_ledger ? tr_sink_check_address(h->opt.ledger, err) : 0;
+    bool keeps = strcmp(h->opt.ledger, "off") != 0;
+    h->use_ledger = keeps || *h->opt.otlp;
+    int ret = keeps ? tr_sink_check_address(h->opt.ledger, err) : 0;
+    if (!ret)
+        ret = take_collector(h, err);
     if (!ret)
         ret = check_tls(&h->opt, err);
     if (!ret)

@@ -45,7 +45,9 @@ struct tr_heritage {
     char model_stem[128];
     struct tr_keys keys; /* of --api-keys and --admin-key */
     struct tr_key_places key_places;
-    char admin_key[80]; /* sha256:HEX; "": none */
+    char otlp_headers[4096]; /* of --otlp-headers: the ledger process has them, nobody else */
+    char instance[33];       /* of this start of the service: random digits */
+    char admin_key[80];      /* sha256:HEX; "": none */
 };
 
 /* From the options: model looked up and checked, sockets bound, shared memory made, configurations
@@ -57,6 +59,9 @@ void tr_heritage_fini(struct tr_heritage *h);
 void tr_heritage_new_tickets(struct tr_heritage *h);
 /* In a child that serves no clients: it has neither those nor API keys. */
 void tr_heritage_drop_secrets(struct tr_heritage *h);
+
+/* In a child that exports no traces: what its collector wants to hear. */
+void tr_heritage_drop_collector(struct tr_heritage *h);
 
 /* heritage_keys.c, for heritage.c: the table as the flags say, into the frontend's configuration; and a
  * warning if strangers may use the service. */

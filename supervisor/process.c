@@ -142,6 +142,7 @@ pid_t tr_process_engine(struct tr_heritage *h, uint32_t epoch)
     struct tr_shm s;
     become(h, "tokenring: engine", SIGKILL);
     tr_log_init("engine", h->opt.log_format);
+    tr_heritage_drop_collector(h);
     leave_clients(h);
     attach(h, &s, TR_ROLE_ENGINE, 0, epoch);
     exit(tr_engine_main(&s, &h->engine));
@@ -157,6 +158,7 @@ pid_t tr_process_frontend(struct tr_heritage *h, unsigned number, uint32_t area,
     snprintf(title, sizeof(title), "tokenring: frontend %u", number);
     become(h, title, SIGKILL);
     close_weights(h);
+    tr_heritage_drop_collector(h);
     tr_log_init(strdup(title + strlen("tokenring: ")), h->opt.log_format);
     attach(h, &s, TR_ROLE_FRONTEND, area, epoch);
     h->frontend.number = number;

@@ -13,7 +13,7 @@ die() { say "$(basename "$0"): $*"; exit 1; }
 # all: what tier 2 runs besides.
 packages_build="gcc libc6-dev cmake ninja-build pkg-config libevent-dev libnghttp2-dev libssl-dev libpcre2-dev libutf8proc-dev
   libxxhash-dev libmsgpack-dev libjansson-dev uuid-dev libopenblas0-pthread libseccomp-dev libpq-dev
-  libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler libwslay-dev"
+  libsqlite3-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler libwslay-dev"
 packages_model="python3 python3-pip ca-certificates"
 packages_check="$packages_build $packages_model curl git clang clang-format clang-tidy
   libclang-rt-14-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross libcriterion-dev libhttp-parser-dev

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 tr_unit_test(ledger row)
+tr_unit_test(ledger span m)
+tr_unit_test(ledger collector)
+tr_unit_test(ledger otlp)
 tr_unit_test(ledger frame)
 tr_unit_test(ledger spool)
 tr_unit_test(ledger pg PkgConfig::LIBPQ)

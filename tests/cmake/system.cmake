@@ -50,6 +50,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     71_postgres
     72_ledger_tool
     73_spool
+    74_traces
     75_resources
     80_field
     85_replay

@@ -33,6 +33,7 @@ void tr_rig_defaults(struct tr_rig *r)
         .heartbeat_ns = 15 * SECOND,
         .write_deadline_ns = 30 * SECOND,
         .ledger_wait_ns = 60 * SECOND,
+        .access_log = TR_ACCESS_OFF,
         .stream_buffer = 16 << 10,
         .max_body = 4 << 20,
         .max_connections = 100,

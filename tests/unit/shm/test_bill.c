@@ -57,3 +57,29 @@ Test(bill, without_a_ledger_every_record_counts_as_durable_and_none_is_refused)
         cr_assert_eq(tr_bill_push(&r.s, &b, &seq), 0);
     cr_assert(tr_bill_is_durable(&r.s, seq));
 }
+
+Test(bill, who_follows_takes_each_record_and_counts_those_it_is_too_late_for)
+{
+    shm_rig_open(&r, 2, 0);
+    struct tr_bill b = {0}, out;
+    uint64_t at = 0, missed = 0;
+    tr_role = TR_ROLE_ENGINE;
+    cr_expect_eq(tr_bill_follow(&r.s, &at, &out, &missed), -EAGAIN);
+    for (b.slot = 0; b.slot < TR_BILL_CAP - 1; b.slot++)
+        tr_bill_push(&r.s, &b, NULL);
+    for (uint32_t i = 0; i < TR_BILL_CAP - 1; i++) {
+        cr_assert_eq(tr_bill_follow(&r.s, &at, &out, &missed), 0);
+        cr_assert_eq(out.slot, i);
+    }
+    cr_expect(at == TR_BILL_CAP - 1 && missed == 0);
+    cr_expect_eq(tr_bill_follow(&r.s, &at, &out, &missed), -EAGAIN);
+    for (int i = 0; i < TR_BILL_CAP + 10; i++, b.slot++)
+        tr_bill_push(&r.s, &b, NULL);
+    cr_expect_eq(tr_bill_follow(&r.s, &at, &out, &missed), 0);
+    /* The oldest one of a full queue may be in the making. */
+    cr_expect_eq(missed, 11);
+    cr_expect_eq(out.slot, TR_BILL_CAP - 1 + 11);
+    while (tr_bill_follow(&r.s, &at, &out, &missed) == 0)
+        ;
+    cr_expect(missed == 11 && out.slot == b.slot - 1);
+}
