@@ -434,6 +434,8 @@ static struct tr_gguf *parse(const void *data, size_t len, void *map, const char
     g->base = data;
     g->len = len;
     g->map = map;
+    if (len >= 8)
+        g->version = tr_gguf_le32(g->base + 4);
     struct cursor c = {.base = data, .len = len, .file = g->name, .err = err};
     uint64_t n_tensors = 0, n_kv = 0;
     if (read_header(&c, &n_tensors, &n_kv) == 0 && read_kvs(g, &c, n_kv) == 0 &&

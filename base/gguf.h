@@ -96,6 +96,27 @@ struct tr_gguf *tr_gguf_parse(const void *data, size_t len, const char *name,
 
 void tr_gguf_close(struct tr_gguf *g); /* NULL is fine */
 
+/* The container: what its header says, and how large it is. */
+struct tr_gguf_about {
+    uint32_t version;
+    uint64_t bytes, n_keys, alignment;
+};
+struct tr_gguf_about tr_gguf_about(const struct tr_gguf *g);
+
+/* A key and its value, for who lists them all.  One of the values is set, by `type`: `u` of unsigned
+ * integers, `i` of signed ones, `f`, `b`, `s` or `a`. */
+struct tr_gguf_entry {
+    struct tr_str key;
+    enum tr_gguf_type type;
+    uint64_t u;
+    int64_t i;
+    double f;
+    bool b;
+    struct tr_str s;
+    struct tr_gguf_array a;
+};
+struct tr_gguf_entry tr_gguf_entry_at(const struct tr_gguf *g, uint64_t i); /* i < n_keys */
+
 /* Metadata.  0, -ENOENT if there is no such key, -EINVAL if it has another type or (for u64) is
  * negative; the output is then untouched.  u64 takes every integer type, f64 every number. */
 int tr_gguf_u64(const struct tr_gguf *g, const char *key, uint64_t *out);

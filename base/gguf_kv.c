@@ -2,6 +2,8 @@
 /* Typed access to the metadata that gguf.c has checked to lie in the file. */
 #include "base/gguf_priv.h"
 
+#include "base/assert.h"
+
 #include <errno.h>
 
 static const struct tr_gguf_kv *find(const struct tr_gguf *g, const char *key)
@@ -123,6 +125,16 @@ int tr_gguf_str(const struct tr_gguf *g, const char *key, struct tr_str *out)
     return 0;
 }
 
+static struct tr_gguf_array array_of(const struct tr_gguf_kv *kv)
+{
+    uint64_t n = tr_gguf_le64(kv->val + 4);
+    return (struct tr_gguf_array){.type = (enum tr_gguf_type)tr_gguf_le32(kv->val),
+                                  .len = n,
+                                  .next = kv->val + 12,
+                                  .left = n,
+                                  .end = kv->val + kv->bytes};
+}
+
 int tr_gguf_array(const struct tr_gguf *g, const char *key, struct tr_gguf_array *out)
 {
     const struct tr_gguf_kv *kv = find(g, key);
@@ -130,12 +142,7 @@ int tr_gguf_array(const struct tr_gguf *g, const char *key, struct tr_gguf_array
         return -ENOENT;
     if (kv->type != TR_GGUF_ARRAY)
         return -EINVAL;
-    uint64_t n = tr_gguf_le64(kv->val + 4);
-    *out = (struct tr_gguf_array){.type = (enum tr_gguf_type)tr_gguf_le32(kv->val),
-                                  .len = n,
-                                  .next = kv->val + 12,
-                                  .left = n,
-                                  .end = kv->val + kv->bytes};
+    *out = array_of(kv);
     return 0;
 }
 
@@ -213,4 +220,30 @@ int tr_gguf_next_bool(struct tr_gguf_array *a, bool *out)
     *out = *p != 0;
     step_scalar(a);
     return 0;
+}
+
+struct tr_gguf_about tr_gguf_about(const struct tr_gguf *g)
+{
+    return (struct tr_gguf_about){
+        .version = g->version, .bytes = g->len, .n_keys = g->n_kv, .alignment = g->alignment};
+}
+
+struct tr_gguf_entry tr_gguf_entry_at(const struct tr_gguf *g, uint64_t i)
+{
+    TR_ASSERT(i < g->n_kv);
+    const struct tr_gguf_kv *kv = &g->kv[i];
+    struct tr_gguf_entry e = {.key = kv->key, .type = kv->type};
+    bool big;
+
+    if (kv->type == TR_GGUF_STRING)
+        e.s = (struct tr_str){(const char *)kv->val + 8, (size_t)tr_gguf_le64(kv->val)};
+    else if (kv->type == TR_GGUF_ARRAY)
+        e.a = array_of(kv);
+    else if (kv->type == TR_GGUF_BOOL)
+        e.b = *kv->val != 0;
+    else if (load_int(kv->type, kv->val, &e.i, &big) == 0)
+        e.u = (uint64_t)e.i;
+    else
+        (void)load_f64(kv->type, kv->val, &e.f);
+    return e;
 }

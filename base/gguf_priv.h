@@ -25,6 +25,7 @@ struct tr_gguf {
     void *map; /* the same when it is ours to unmap, else NULL */
     struct tr_gguf_origin origin;
     uint64_t alignment;
+    uint32_t version;
     struct tr_gguf_kv *kv;
     uint32_t *kv_sorted; /* indices by key */
     uint32_t n_kv;

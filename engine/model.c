@@ -234,7 +234,8 @@ static void copy_name(const struct tr_gguf *g, char *out, size_t size)
     out[n] = 0;
 }
 
-static int load(struct loader *l)
+/* Everything but memory for weights and what goes into it. */
+static int measure(struct loader *l)
 {
     struct tr_model *m = l->m;
     if (find_arch(l) < 0 || tr_hparams_read(&m->hp, &l->k, l->arch) < 0)
@@ -247,6 +248,16 @@ static int load(struct loader *l)
     if (load_all(l) < 0 || refuse_unknown(l) < 0 || check_rope_factors(l) < 0)
         return -EINVAL;
     m->weights_len = l->used;
+    m->output_tied = !tr_gguf_tensor(l->k.g, "output.weight");
+    m->step_bytes = l->used - (m->output_tied ? 0 : l->embd_bytes);
+    return 0;
+}
+
+static int load(struct loader *l)
+{
+    struct tr_model *m = l->m;
+    if (measure(l) < 0)
+        return -EINVAL;
     void *kept = tr_weights_take(l->keep_fd, tr_gguf_origin(l->k.g), m->weights_len, l->beat,
                                  l->beat_arg, &l->filled);
     m->weights = kept ? kept : tr_model_map(m->weights_len, true);
@@ -254,35 +265,47 @@ static int load(struct loader *l)
         return refuse(l, "no memory for %zu bytes of weights", m->weights_len);
     int r = load_all(l);
     TR_ASSERT(r == 0 && l->used == m->weights_len);
-    m->output_tied = !m->output.packed;
-    m->step_bytes = l->used - (m->output_tied ? 0 : l->embd_bytes);
+    TR_ASSERT(m->output_tied == !m->output.packed);
     if (m->output_tied)
         m->output = m->token_embd;
     int ret = kept && !l->filled ? tr_weights_keep(l->keep_fd, kept, m->weights_len) : 0;
     return ret ? refuse(l, "the weights cannot be kept: %s", strerror(-ret)) : 0;
 }
 
+/* `step` is load or measure. */
+static struct tr_model *make(struct loader *l, int (*step)(struct loader *l))
+{
+    l->m = calloc(1, sizeof(*l->m));
+    if (!l->m) {
+        (void)refuse(l, "no memory");
+        return NULL;
+    }
+    if (step(l) < 0) {
+        tr_model_free(l->m);
+        return NULL;
+    }
+    return l->m;
+}
+
 struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, int keep_fd,
                                const struct tr_ops *ops, struct tr_dev *dev, void (*beat)(void *),
                                void *arg, struct tr_errbuf *err)
 {
-    struct tr_model *m = calloc(1, sizeof(*m));
     struct loader l = {.k = {.g = g, .path = path, .err = err},
                        .keep_fd = keep_fd,
                        .ops = ops,
                        .dev = dev,
-                       .m = m,
                        .beat = beat,
                        .beat_arg = arg};
-    if (!m) {
-        (void)refuse(&l, "no memory");
-        return NULL;
-    }
-    if (load(&l) < 0) {
-        tr_model_free(m);
-        return NULL;
-    }
-    return m;
+    return make(&l, load);
+}
+
+struct tr_model *tr_model_measure(const struct tr_gguf *g, const char *path,
+                                  const struct tr_ops *ops, struct tr_dev *dev,
+                                  struct tr_errbuf *err)
+{
+    struct loader l = {.k = {.g = g, .path = path, .err = err}, .ops = ops, .dev = dev};
+    return make(&l, measure);
 }
 
 void tr_model_free(struct tr_model *m)

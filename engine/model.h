@@ -56,6 +56,13 @@ struct tr_model *tr_model_load(const struct tr_gguf *g, const char *path, int ke
                                const struct tr_ops *ops, struct tr_dev *dev, void (*beat)(void *),
                                void *arg, struct tr_errbuf *err);
 
+/* The same without its weights, for who wants to know whether and how it would load: all checks are
+ * made, its numbers are those of a loaded one, `weights` is NULL and nothing in it can be computed
+ * with. */
+struct tr_model *tr_model_measure(const struct tr_gguf *g, const char *path,
+                                  const struct tr_ops *ops, struct tr_dev *dev,
+                                  struct tr_errbuf *err);
+
 void tr_model_free(struct tr_model *m); /* NULL is fine */
 
 /* Zeroed memory of our own, in whole pages, or NULL.  `huge` asks for large pages: for what is

@@ -8,6 +8,7 @@
 #include "supervisor/process.h"
 #include "supervisor/supervise.h"
 #include "bench/bench.h"
+#include "inspect/inspect.h"
 #include "ledger_tool/ledger_tool.h"
 #include "probe/probe.h"
 #include "replay/replay.h"
@@ -93,6 +94,8 @@ static const struct command {
     {"top", tr_top_main, "watch a running service: slots, tokens, buffers, processes, latencies"},
     {"key", tr_key_command_main, "make an API key and its row for --api-keys"},
     {"ledger", ledger, "verify, sum or export the usage records"},
+    {"inspect", tr_inspect_main,
+     "what a GGUF file holds, what it would take, whether it can be served"},
     {"bench", tr_bench_main, "measure kernels and the forward pass on this machine"},
     {"version", version, "print the version"},
 };

@@ -63,6 +63,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (tr_gguf_array(g, keys[i], &a) == 0)
             read_array(data, size, a);
     }
+    for (uint64_t i = 0; i < tr_gguf_about(g).n_keys; i++) {
+        struct tr_gguf_entry e = tr_gguf_entry_at(g, i);
+        inside(data, size, e.key.p, e.key.len);
+        if (e.type == TR_GGUF_STRING)
+            inside(data, size, e.s.p, e.s.len);
+        if (e.type == TR_GGUF_ARRAY)
+            read_array(data, size, e.a);
+    }
     for (uint64_t i = 0; i < tr_gguf_n_tensors(g); i++) {
         const struct tr_gguf_tensor *t = tr_gguf_tensor_at(g, i);
         char name[80];

@@ -104,6 +104,33 @@ Test(model, every_type_loads_in_every_math_mode)
         }
 }
 
+/* What it would be is known without a weight being packed. */
+Test(model, measuring_tells_what_loading_makes)
+{
+    for (int own_output = 0; own_output < 2; own_output++) {
+        struct tr_errbuf err = {""};
+        struct tr_dev *dev = open_dev(TR_OPS_INT8);
+        size_t len;
+        uint8_t *bytes = tr_gw_finish(
+            LLAMA(.type = TR_T_Q8_0, .embd_type = TR_T_F16, .output = own_output), &len);
+        struct tr_gguf *g = tr_gguf_parse(bytes, len, "m.gguf", &err);
+        struct tr_model *a = tr_model_measure(g, "m.gguf", &tr_ops_cpu, dev, &err);
+        struct tr_model *b =
+            tr_model_load(g, "m.gguf", 0, &tr_ops_cpu, dev, count_beat, &signs, &err);
+        cr_assert(a && b, "%s", err.msg);
+        cr_expect(a->weights == NULL && b->weights != NULL);
+        cr_expect(eq(sz, a->weights_len, b->weights_len));
+        cr_expect(eq(u64, a->step_bytes, b->step_bytes));
+        cr_expect(a->output_tied == b->output_tied && a->output_tied == !own_output);
+        cr_expect(memcmp(&a->hp, &b->hp, sizeof(a->hp)) == 0);
+        tr_model_free(a);
+        tr_model_free(b);
+        tr_gguf_close(g);
+        free(bytes);
+        tr_ops_cpu.close(dev);
+    }
+}
+
 Test(model, other_architectures_are_refused_by_name)
 {
     refused(LLAMA(.arch = "gemma2"),
