@@ -795,7 +795,7 @@ Test(stream, metrics_are_prometheus_text)
     cr_expect(tr_rig_ask(&rig, "GET", "/metrics", NULL, &answer) == 200);
     cr_expect(strstr(
         answer,
-        "tokenring_info{version=\"0\",backend=\"sim\",model=\"sim\",deterministic=\"true\"} 1\n"));
+        "tokenring_info{version=\"0\",backend=\"sim\",model=\"sim\",deterministic=\"1\"} 1\n"));
     cr_expect(count(answer, "# TYPE tokenring_kv_blocks gauge\n") == 1);
     cr_expect(strstr(answer, "tokenring_queue_seconds_bucket{le=\"+Inf\"} 0\n"));
     cr_expect(strstr(answer, "# TYPE tokenring_ledger_lag_seconds gauge\n"));
