@@ -22,7 +22,7 @@ class Caddy(Front):
 @test
 def timed():
     for setting, make in makers(Caddy):
-        timings(make, "caddy", setting)
+        figures(make, "caddy", setting)
 
 
 @test

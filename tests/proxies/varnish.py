@@ -19,7 +19,7 @@ class Varnish(Front):
 @test
 def timed():
     for setting, make in makers(Varnish):
-        timings(make, "varnish", setting)
+        figures(make, "varnish", setting)
 
 
 @test
