@@ -81,7 +81,7 @@ static void age(struct tr_emit *e, const char *key, uint64_t now, uint64_t then)
 {
     tr_emit_key(e, key);
     if (then)
-        tr_emit_f64(e, then < now ? (double)((now - then) / 1000000) / 1e3 : 0);
+        tr_emit_f64(e, then < now ? (double)(now - then) / 1e9 : 0);
     else
         tr_emit_null(e);
 }

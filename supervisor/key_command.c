@@ -137,7 +137,7 @@ static void make_key(struct tr_key *k, char text[3 + KEY_CHARS + 1])
 
     while (getrandom(r, sizeof(r), 0) != (ssize_t)sizeof(r)) /* so few never come in part */
         ;
-    memcpy(text, "tr-", 3);
+    text[0] = 't', text[1] = 'r', text[2] = '-';
     for (size_t i = 0; i < RANDOM_BYTES; i += 3) {
         uint32_t v = (uint32_t)r[i] << 16 | (uint32_t)r[i + 1] << 8 | r[i + 2];
         for (unsigned d = 0; d < 4; d++)
