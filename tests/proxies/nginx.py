@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nginx of Debian, with deploy/nginx/tokenring.conf and with nothing but proxy_pass."""
+"""nginx of Debian, with deploy/nginx/tokenring.conf and with nothing but proxy_pass (HTTP/1.0 to us,
+buffering: case B64 (b))."""
 from passing import *
 
 

@@ -7,6 +7,7 @@ A script here makes a subclass of Front for its proxy, starts it with the config
 ("ours") and with the one its package or its documentation begins with ("default"), asks passing.py for
 claims and figures, and tells each figure with tell(proxy, setting, row, words); `run --write` puts them
 into docs/proxies.md.  PLACE is the venv of requirements.txt."""
+import atexit
 import os
 import ssl
 import sys
@@ -69,29 +70,37 @@ def tell(proxy, setting, row, words):
 class Front:
     """One process of a proxy.  A subclass has `name`, `ports` (names of the ports it listens on; "http" is
     what conn() and the others of lib.py use) and write(), which puts its configuration into self.dir, with
-    self.at[NAME] for its ports and self.up for those of its services, and returns the command."""
+    self.at[NAME] for its ports and self.up for those of its services, and returns the command.  start=False:
+    only the files; argv is the command."""
     name, ports, env = "", ("http",), None
 
-    def __init__(self, *upstreams, setting="ours", **options):
+    def __init__(self, *upstreams, setting="ours", start=True, **options):
         self.up = [u if isinstance(u, int) else u.port for u in upstreams]
-        self.setting, self.options = setting, options
+        self.setting, self.options, self.child = setting, options, None
         self.args = {"tls_cert": certificate()["cert"]}  # what tls.py looks for
         self.context = ssl.create_default_context(cafile=TLS["cert"])
+        if not start:
+            self.argv = self._prepare()
+            return
+        atexit.register(self.stop)
         for _ in range(5):  # another process may take a port before the proxy does
             if self._start():
                 return
             self.stop()
         raise RuntimeError(f"{self.name} does not start: {self.log()[-3000:]}")
 
-    def write(self):
-        raise NotImplementedError
-
-    def _start(self):
+    def _prepare(self):
         self.dir = tempfile.mkdtemp(prefix=f"tokenring-{self.name}-")
         os.chmod(self.dir, 0o755)  # a proxy may drop its rights before it reads
         self.at = {name: free() for name in self.ports}
         self.port = self.at["http"]
-        argv = self.write()
+        return self.write()
+
+    def write(self):
+        raise NotImplementedError
+
+    def _start(self):
+        argv = self._prepare()
         with open(f"{self.dir}/log", "w", encoding="utf-8") as log:
             self.child = subprocess.Popen(argv, cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                           start_new_session=True)
@@ -115,6 +124,8 @@ class Front:
             return f.read()
 
     def stop(self):
+        if not self.child:
+            return
         if self.child.poll() is None:
             self.child.terminate()
             try:
