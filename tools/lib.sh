@@ -18,7 +18,7 @@ packages_model="python3 python3-pip ca-certificates"
 packages_check="$packages_build $packages_model curl git clang clang-format clang-tidy
   libclang-rt-14-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross libcriterion-dev libhttp-parser-dev
   spin procps postgresql systemd dpkg-dev fakeroot groff-base nginx-light haproxy"
-packages_all="python3-venv nghttp2-client prometheus chromium fonts-dejavu-core"
+packages_all="python3-venv varnish nghttp2-client prometheus chromium fonts-dejavu-core"
 packages_node="nodejs npm" # where there is no npm
 
 as_root() {
