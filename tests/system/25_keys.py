@@ -372,6 +372,45 @@ def tokens_a_minute():
 
 
 @test
+def strangers_find_no_other_way_in():
+    """Spellings of a path, a connection that had a key before, heads that HTTP/2 knows, and another key."""
+    with serve(row("ann", ANN), row("ben", BEN)) as s:
+        for path in ("/health/../v1/models", "/v1/models/..", "//v1//models", "/%76%31/models", "/v1/models%2f", "/v1/models/", "/v1/models;x",
+                     "/health%2f..%2fv1%2fmodels", "/v1/./models", "http://x/v1/models", "/v1/models?key=" + ANN, "/debug//streams"):
+            for method in ("GET", "HEAD"):
+                r = s.ask(method, path, None)
+                check(r.status in (401, 404), f"{method} {path}", r.status, r.text)
+        with contextlib.closing(s.conn()) as c:
+            c.send(request("GET", "/v1/models", None, bearer(ANN)) + request("GET", "/v1/models"))
+            equal([c.response().status, c.response().status], [200, 401], "a key is of one request")
+        h = frames.Session(s.port)
+
+        def status(*fields, path="/v1/models", authority="x"):
+            f = h.request([(":method", "GET"), (":scheme", "http"), (":authority", authority), (":path", path), *fields])
+            f.wait(f.over)
+            return f.header(":status") or "reset"
+        equal([status(("authorization", f"Bearer {ANN}")), status(), status(authority=f"{ANN}@x"), status(("Authorization", f"Bearer {ANN}")),
+               status(("authorization", f"Bearer {ANN}"), ("authorization", f"Bearer {BEN}"))], ["200", "401", "400", "reset", "401"], "HTTP/2")
+        h.close()
+        st = s.stream(NATIVE, say(3000, on_disconnect="hold"), headers=bearer(ANN))
+        st.headers()
+        w = WebSocket(s, headers=bearer(BEN))
+        w.cancel(st.id)
+        w.say({"type": "resume", "stream": "x", "id": st.id, "after": 0})
+        while len(told := w.events[""] + w.events.get("x", [])) < 2 and w.next():
+            pass
+        equal([e["status"] for e in told], [404, 404], "another key's stream is not there on a WebSocket")
+        w.close()
+        w.conn.close()
+        r = s.post("/v1/responses", dict(model=MODEL, input="x", background=True, max_output_tokens=200), headers=bearer(ANN))
+        at = "/v1/responses/" + r.json["id"]
+        for method, path in (("GET", at), ("GET", at + "?stream=true"), ("GET", at + "/input_items"), ("POST", at + "/cancel"), ("DELETE", at)):
+            equal((method, s.ask(method, path, None, headers=bearer(BEN)).status in (404, 405)), (method, True), f"nor {path}")
+        equal(s.ask("DELETE", f"{NATIVE}/{st.id}", None, headers=bearer(ANN)).status, 200, "they have gone on")
+        st.close()
+
+
+@test
 def introspection():
     with Server(TINY, frontends=2, admin_key=BOSS, api_keys=write_keys(
             row("ann", ANN, max_streams=9, priority=4, weight=3), row("ops", BEN, admin=True))) as s:

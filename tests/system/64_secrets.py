@@ -3,6 +3,7 @@
 in a log, the ledger, a metric, a file, a core file, the list of processes, or shared memory once the
 answer is over.  docs/security.md, "What is written down"."""
 import base64
+import hashlib
 import resource
 
 from lib import *
@@ -33,13 +34,13 @@ class Marks:
             yield where, "ids as text", ",".join(map(str, ids[2:-2])).encode()
 
 
-def ids_with(s):
-    return lambda text: s.post("/tokenize", {"model": MODEL, "prompt": text, "add_special_tokens": False}).json["tokens"]
+def ids_with(s, headers=()):
+    return lambda text: s.post("/tokenize", {"model": MODEL, "prompt": text, "add_special_tokens": False}, headers=headers).json["tokens"]
 
 
 def everywhere(m):
     """Requests with a mark in every place that a client can fill: (path, body or bytes, headers)."""
-    head = [f"Authorization: Bearer {m('Authorization')}", f"X-Api-Key: {m('x-api-key')}", f"Cookie: s={m('cookie')}",
+    head = [f"Authorization: Bearer {m('API key')}", f"X-Api-Key: {m('x-api-key')}", f"Cookie: s={m('cookie')}",
             f"X-Other: {m('a header')}", f"User-Agent: {m('user agent')}", f"Referer: http://x/{m('referer')}"]
     tool = {"type": "function", "function": {
         "name": m("tool name"), "description": m("tool description"),
@@ -57,6 +58,8 @@ def everywhere(m):
     yield CHAT, dict(model=MODEL, messages=talk[1:2], max_tokens=40, response_format={"type": "json_schema", "json_schema": {
         "name": "x", "schema": {"type": "string", "enum": [m("schema")]}}}), head
     yield "/tokenize", dict(model=MODEL, prompt=m("tokenize")), head
+    yield COMP, completion("x", max_tokens=1), head + [f"Idempotency-Key: {m('Idempotency-Key')}"]
+    yield COMP, completion("x", max_tokens=1), [f"Authorization: Bearer {m('wrong API key')}"]
     # what is refused, and says in its answer what was wrong with it
     yield COMP, completion("x", max_tokens=m("a number")), head
     yield COMP, dict(model=m("model"), prompt="x"), head
@@ -72,10 +75,10 @@ def ask_all(s, m):
         with contextlib.closing(s.conn()) as c:
             c.send(request("POST", path, body, head))
             status = c.response().status
-            check(status in (200, 400, 401, 404, 405), "an answer", path, status)
+            check(status in (200, 400, 401, 404, 405, 409), "an answer", path, status)
     s.raw(f"{m('method')} / HTTP/1.1\r\nHost: x\r\n\r\n".encode(), shut=True)
     s.raw(f"GET / HTTP/1.1\r\nHost: x\r\n{m('broken head')}\r\n\r\n".encode(), shut=True)
-    w = WebSocket(s)
+    w = WebSocket(s, headers=[f"Authorization: Bearer {m('API key')}"])
     w.start("a", dict(model=MODEL, prompt=m("websocket prompt"), max_tokens=4))
     w.end("a")
     w.say({"type": m("websocket message")})
@@ -107,8 +110,8 @@ def shared_memory(pids):
     return out
 
 
-def endless(s, text, **kw):
-    st = s.stream(COMP, completion(text, max_tokens=3500, ignore_eos=True, stream=True, **kw))
+def endless(s, text, headers=(), **kw):
+    st = s.stream(COMP, completion(text, max_tokens=3500, ignore_eos=True, stream=True, **kw), headers=headers)
     st.read(3)
     return st
 
@@ -118,18 +121,29 @@ def nothing_of_it_is_written_down():
     for form in ("json", "text"):
         folder = tempfile.mkdtemp(prefix="tokenring-secrets-")
 
+        m, places, admin = Marks(), {}, {}
+        keys = os.path.join(folder, "..", os.path.basename(folder) + ".keys")
+        with open(keys, "w", encoding="ascii") as f:
+            json.dump({"keys": [{"name": "ann", "sha256": hashlib.sha256(m("API key").encode()).hexdigest()}]}, f)
+        if form == "json":
+            admin["admin_key"] = m("admin key")
+        else:
+            os.environ["TOKENRING_ADMIN_KEY"] = m("admin key")
+        bearer = [f"Authorization: Bearer {m('API key')}"]
+
         def unlimited():
             os.chdir(folder)  # where a core file would be
             resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
-        with Server(FLAGS, log_format=form, before=unlimited) as s:
-            m, places = Marks(), {}
+        with Server(FLAGS, log_format=form, before=unlimited, api_keys=keys, **admin) as s:
+            os.environ.pop("TOKENRING_ADMIN_KEY", None)
             ask_all(s, m)
-            forms = list(m.forms(ids_with(s)))
-            told = {path: s.get(path).body for path in (
+            forms = list(m.forms(ids_with(s, bearer)))
+            told = {path: s.get(path, headers=[f"Authorization: Bearer {m('admin key')}"]).body for path in (
                 "/metrics", "/health", "/server_info", "/model_info", "/version", "/v1/models", "/debug/streams")}
+            check(b'"ann"' in told["/debug/streams"], "the admin key is known", told["/debug/streams"])
             # Deaths with it in their hands, by a signal that asks for a core file.
-            st = endless(s, m("prompt of a stream that dies"))
-            forms += list(m.forms(ids_with(s)))[-5:]
+            st = endless(s, m("prompt of a stream that dies"), bearer)
+            forms += list(m.forms(ids_with(s, bearer)))[-5:]
             for role in ("engine", "ledger", "frontend", "frontend"):
                 os.kill(s.processes()[role][0], signal.SIGABRT)
                 until(lambda r=role: s.processes()[r] and s.processes() != s.pids)
@@ -137,14 +151,15 @@ def nothing_of_it_is_written_down():
             check(until(lambda: s.log().count("killed by signal 6") >= 4), "four deaths", s.log()[-600:])
             check(until(lambda: len(s.rows()) >= 10), "rows in the ledger", len(s.rows()))
             places.update({"log": s.log().encode(), **told, "rows": json.dumps(s.rows()).encode()})
-            places.update({f"title of {p}": proc_read(p, "cmdline") for p in s.all_pids()})
+            for what in ("cmdline", "environ"):
+                places.update({f"{what} of {p}": proc_read(p, what) for p in s.all_pids()})
             places.update(files_below(s.dir))
             check(len(places["log"]) > 3000 and len(places) > 14, f"{form}: something to look through", list(places))
             check(not os.listdir(folder), f"{form}: no core file", os.listdir(folder))
             for where, how, data in forms:
                 for place, held in places.items():
                     check(data not in held, f"{form}: {where} as {how} is not in {place}", held[max(0, held.find(data) - 200):][:400])
-        subprocess.run(["rm", "-rf", folder], check=False)
+        subprocess.run(["rm", "-rf", folder, keys], check=False)
 
 
 @test
