@@ -121,5 +121,20 @@ def one_is_killed():
             r.server.stop()
 
 
+@test
+def full_is_no_fault():
+    """Both are full: clients are told so by tokenring itself, and nobody is ejected for it."""
+    with Server(TINY, max_seqs=1, max_queue=0) as a, Server(TINY, max_seqs=1, max_queue=0) as b, Envoy(a, b) as envoy:
+        check(until(lambda: envoy.sees([a.port, b.port])), "Envoy finds both replicas", envoy.log())
+        held = [s.stream(COMP, force(97, prompt="x", max_tokens=8000, stream=True)).read(1) for s in (a, b)]
+        refused = [envoy.post(COMP, force(97, prompt="x", max_tokens=1)) for _ in range(20)]
+        equal({(r.status, r.error.get("code")) for r in refused}, {(503, "engine_overloaded")}, "each is refused in tokenring's words")
+        check(envoy.sees([a.port, b.port]), "Envoy holds both for healthy all the while")
+        for st in held:
+            st.close()
+        check(a.idle() and b.idle(), "the places are free again")
+        equal({envoy.post(COMP, force(97, prompt="x", max_tokens=1)).status for _ in range(4)}, {200}, "and requests are taken at once")
+
+
 if __name__ == "__main__":
     main()
