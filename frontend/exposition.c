@@ -181,6 +181,7 @@ size_t tr_expo_label(char *to, size_t cap, const char *name, const char *value)
 {
     int head = snprintf(to, cap, "%s=\"", name);
     size_t at = head > 0 ? (size_t)head : 0, left = strlen(value);
+    static const char unknown[3] = {'\xef', '\xbf', '\xbd'};
     const unsigned char *p = (const unsigned char *)value;
 
     if (at + 2 > cap)
@@ -189,7 +190,7 @@ size_t tr_expo_label(char *to, size_t cap, const char *name, const char *value)
         char c[4];
         size_t n = tr_utf8_len(p, left), out = n ? escape(c, p, left) : 3;
         if (!n)
-            memcpy(c, "\xef\xbf\xbd", 3);
+            memcpy(c, unknown, sizeof(unknown));
         if (at + out + 2 > cap)
             break;
         memcpy(to + at, c, out);
