@@ -11,28 +11,37 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define NO_NODE UINT32_MAX
+#define NO_SLOT UINT32_MAX
+
+/* Of a slot's mask.  SLOW: the step has tried, it is the thread's. */
+enum stage { NOT_ASKED, ASKED, SLOW, IN_WORK, MADE };
 
 struct tr_constrain {
     uint32_t n_vocab, words;
     struct tr_gpieces pieces;
     uint32_t *parent;  /* [n_nodes] of the trie, so that a token's bytes can be read from its end */
     uint32_t *node_of; /* [n_vocab], NO_NODE: no text */
-    struct tr_gmasks *masks;
+    struct tr_gmasks *masks; /* the step's */
+    struct tr_gmasks *apart; /* the thread's */
     bool *has;               /* [n_slots] */
     struct tr_gprog *prog;   /* [n_slots] */
-    struct tr_gmatch *match; /* [n_slots] */
+    struct tr_gmatch *match; /* [n_slots] not moved while its mask is asked for and not made */
+    uint32_t n_slots;
 
-    /* A step's masks: asked[0, n) belong to mask rows 0 .. n - 1; those below `next` are done or in work. */
-    uint32_t *mask; /* [max_rows, words] */
-    uint32_t *asked;
-    uint32_t max_rows, n;
-    uint32_t next;        /* under `lock`, which is held while a mask is made */
-    pthread_mutex_t lock; /* guards next, go, stop, and the remembered masks */
-    pthread_cond_t wake;
-    bool go, stop;
-    atomic_bool wanted; /* relaxed, it only hurries: the one who wants them makes what is left */
+    uint32_t *mask;       /* [n_slots, words], touched where there is a grammar */
+    pthread_mutex_t lock; /* guards what follows; no mask is made under it */
+    enum stage *stage;    /* [n_slots] */
+    uint32_t *queue;      /* [n_slots] those that are ASKED or SLOW, first asked first */
+    uint32_t n_queue;
+    uint32_t making; /* by the thread; NO_SLOT: none */
+    uint64_t made;   /* by the thread, ever */
+    bool go, quit;
+    atomic_bool stop;    /* relaxed: what the thread makes is not wanted any more */
+    pthread_cond_t wake; /* the thread */
+    pthread_cond_t done; /* who waits for it */
     bool has_thread;
     cpu_set_t anywhere; /* where the engine may run */
     pthread_t thread;
@@ -80,6 +89,15 @@ static bool ends_turn(const struct tr_constrain *c, uint32_t id)
 
 /* ---- life ---- */
 
+static void init_done(struct tr_constrain *c)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->done, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 struct tr_constrain *tr_constrain_new(uint32_t n_slots, uint32_t n_vocab, const void *pieces,
                                       size_t len, uint64_t *bytes, struct tr_errbuf *err)
 {
@@ -88,6 +106,9 @@ struct tr_constrain *tr_constrain_new(uint32_t n_slots, uint32_t n_vocab, const 
         goto no_memory;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->wake, NULL);
+    init_done(c);
+    c->making = NO_SLOT;
+    c->n_slots = n_slots;
     if (sched_getaffinity(0, sizeof(c->anywhere), &c->anywhere))
         CPU_ZERO(&c->anywhere);
     c->n_vocab = n_vocab;
@@ -104,13 +125,18 @@ struct tr_constrain *tr_constrain_new(uint32_t n_slots, uint32_t n_vocab, const 
     c->has = calloc(n_slots, sizeof(*c->has));
     c->prog = calloc(n_slots, sizeof(*c->prog));
     c->match = calloc(n_slots, sizeof(*c->match));
-    c->masks = tr_gmasks_open(&c->pieces, TR_CONSTRAIN_CACHE_BYTES);
-    if (!c->parent || !c->node_of || !c->has || !c->prog || !c->match || !c->masks)
+    c->masks = tr_gmasks_open(&c->pieces, TR_CONSTRAIN_CACHE_BYTES / 2);
+    c->apart = tr_gmasks_open(&c->pieces, TR_CONSTRAIN_CACHE_BYTES / 2);
+    c->stage = calloc(n_slots, sizeof(*c->stage));
+    c->queue = calloc(n_slots, sizeof(*c->queue));
+    if (!c->parent || !c->node_of || !c->has || !c->prog || !c->match || !c->masks || !c->apart ||
+        !c->stage || !c->queue)
         goto no_memory;
     climb(c);
     *bytes = (uint64_t)c->pieces.n_nodes * sizeof(*c->parent) +
              (uint64_t)n_vocab * sizeof(*c->node_of) +
-             n_slots * (uint64_t)(sizeof(*c->has) + sizeof(*c->prog) + sizeof(*c->match)) +
+             n_slots * (uint64_t)(sizeof(*c->has) + sizeof(*c->prog) + sizeof(*c->match) +
+                                  sizeof(*c->stage) + sizeof(*c->queue)) +
              TR_CONSTRAIN_CACHE_BYTES;
     return c;
 no_memory:
@@ -126,30 +152,60 @@ void tr_constrain_free(struct tr_constrain *c)
         return;
     if (c->has_thread) {
         pthread_mutex_lock(&c->lock);
-        c->stop = true;
+        c->quit = true;
+        atomic_store_explicit(&c->stop, true, memory_order_relaxed);
         pthread_cond_signal(&c->wake);
         pthread_mutex_unlock(&c->lock);
         pthread_join(c->thread, NULL);
     }
     pthread_cond_destroy(&c->wake);
+    pthread_cond_destroy(&c->done);
     pthread_mutex_destroy(&c->lock);
     tr_gmasks_close(c->masks);
+    tr_gmasks_close(c->apart);
     free(c->parent);
     free(c->node_of);
     free(c->has);
     free(c->prog);
     free(c->match);
     free(c->mask);
-    free(c->asked);
+    free(c->stage);
+    free(c->queue);
     free(c);
 }
 
 /* ---- answers ---- */
 
+static void take_out(struct tr_constrain *c, uint32_t slot)
+{
+    uint32_t at = 0;
+    while (at < c->n_queue && c->queue[at] != slot)
+        at++;
+    if (at == c->n_queue)
+        return;
+    c->n_queue--;
+    memmove(c->queue + at, c->queue + at + 1, (c->n_queue - at) * sizeof(*c->queue));
+}
+
+/* From here on nobody makes it: matcher and program may go. */
+static void forget_mask(struct tr_constrain *c, uint32_t slot)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->stage[slot] == ASKED || c->stage[slot] == SLOW)
+        take_out(c, slot);
+    while (c->making == slot) {
+        atomic_store_explicit(&c->stop, true, memory_order_relaxed);
+        pthread_cond_wait(&c->done, &c->lock);
+    }
+    c->stage[slot] = NOT_ASKED;
+    pthread_mutex_unlock(&c->lock);
+}
+
 int tr_constrain_open(struct tr_constrain *c, uint32_t slot, const uint8_t *image, uint32_t len)
 {
     if (!c)
         return -EINVAL;
+    forget_mask(c, slot);
     c->has[slot] = tr_gprog_open(&c->prog[slot], image, len, c->n_vocab, NULL) == 0;
     if (c->has[slot])
         tr_gmatch_start(&c->match[slot], &c->prog[slot]);
@@ -158,8 +214,10 @@ int tr_constrain_open(struct tr_constrain *c, uint32_t slot, const uint8_t *imag
 
 void tr_constrain_drop(struct tr_constrain *c, uint32_t slot)
 {
-    if (c)
-        c->has[slot] = false;
+    if (!tr_constrain_has(c, slot))
+        return;
+    forget_mask(c, slot);
+    c->has[slot] = false;
 }
 
 bool tr_constrain_has(const struct tr_constrain *c, uint32_t slot)
@@ -173,6 +231,7 @@ bool tr_constrain_take(struct tr_constrain *c, uint32_t slot, uint32_t id)
     const struct tr_gprog *p = &c->prog[slot];
     uint8_t buf[TR_GPIECE_MAX];
     size_t len;
+    forget_mask(c, slot);
     if (id >= c->n_vocab)
         return false;
     if (c->node_of[id] == NO_NODE) /* as the mask has it */
@@ -188,28 +247,42 @@ bool tr_constrain_is_over(const struct tr_constrain *c, uint32_t slot)
 
 /* ---- masks ---- */
 
-/* With the lock. */
-static void make_next(struct tr_constrain *c)
+/* As far as it is allowed to, and not under the lock. */
+static bool make(struct tr_constrain *c, struct tr_gmasks *with, uint32_t slot, uint64_t *work,
+                 const atomic_bool *stop)
 {
-    uint32_t i = c->next++, slot = c->asked[i];
-    tr_gmasks_fill(c->masks, &c->prog[slot], &c->match[slot], c->mask + (size_t)i * c->words);
+    bool some;
+    return tr_gmasks_try(with, &c->prog[slot], &c->match[slot], c->mask + (size_t)slot * c->words,
+                         work, stop, &some);
 }
 
-/* Lets go of the lock between two masks, and of the rest if somebody waits for them. */
+/* The thread's: the first of the queue, however long it takes.  With the lock, which is let go of. */
+static void make_first(struct tr_constrain *c)
+{
+    uint32_t slot = c->queue[0];
+    uint64_t work = UINT64_MAX;
+    take_out(c, slot);
+    c->making = slot;
+    c->stage[slot] = IN_WORK;
+    atomic_store_explicit(&c->stop, c->quit, memory_order_relaxed);
+    pthread_mutex_unlock(&c->lock);
+    bool made = make(c, c->apart, slot, &work, &c->stop);
+    pthread_mutex_lock(&c->lock);
+    c->stage[slot] = made ? MADE : NOT_ASKED;
+    c->making = NO_SLOT;
+    c->made++;
+    pthread_cond_broadcast(&c->done);
+}
+
 static void *make_masks(void *arg)
 {
     struct tr_constrain *c = arg;
     pthread_mutex_lock(&c->lock);
-    while (!c->stop) {
-        if (!c->go) {
+    while (!c->quit) {
+        if (c->go && c->n_queue)
+            make_first(c);
+        else
             pthread_cond_wait(&c->wake, &c->lock);
-        } else if (c->next == c->n || atomic_load_explicit(&c->wanted, memory_order_relaxed)) {
-            c->go = false;
-        } else {
-            make_next(c);
-            pthread_mutex_unlock(&c->lock);
-            pthread_mutex_lock(&c->lock);
-        }
     }
     pthread_mutex_unlock(&c->lock);
     return NULL;
@@ -235,14 +308,12 @@ static int start_thread(struct tr_constrain *c)
     return rc;
 }
 
-int tr_constrain_start(struct tr_constrain *c, uint32_t max_rows, uint64_t *bytes)
+int tr_constrain_start(struct tr_constrain *c, uint64_t *bytes)
 {
-    c->max_rows = max_rows;
-    c->mask = calloc((size_t)max_rows * c->words, sizeof(*c->mask));
-    c->asked = calloc(max_rows, sizeof(*c->asked));
-    if (!c->mask || !c->asked)
+    c->mask = calloc((size_t)c->n_slots * c->words, sizeof(*c->mask));
+    if (!c->mask)
         return -ENOMEM;
-    *bytes = (uint64_t)max_rows * (c->words + 1) * sizeof(uint32_t);
+    *bytes = (uint64_t)c->n_slots * c->words * sizeof(*c->mask);
     int rc = start_thread(c);
     c->has_thread = rc == 0;
     return -rc;
@@ -250,34 +321,100 @@ int tr_constrain_start(struct tr_constrain *c, uint32_t max_rows, uint64_t *byte
 
 const uint32_t *tr_constrain_ask(struct tr_constrain *c, uint32_t slot)
 {
-    TR_ASSERT(c->n < c->max_rows && c->has[slot]);
-    c->asked[c->n] = slot;
-    return c->mask + (size_t)c->n++ * c->words;
+    TR_ASSERT(c->has[slot]);
+    pthread_mutex_lock(&c->lock);
+    if (c->stage[slot] == NOT_ASKED) {
+        c->stage[slot] = ASKED;
+        c->queue[c->n_queue++] = slot;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return c->mask + (size_t)slot * c->words;
+}
+
+static enum stage stage_of(struct tr_constrain *c, uint32_t slot)
+{
+    pthread_mutex_lock(&c->lock);
+    enum stage s = c->stage[slot];
+    pthread_mutex_unlock(&c->lock);
+    return s;
+}
+
+bool tr_constrain_is_made(struct tr_constrain *c, uint32_t slot)
+{
+    return stage_of(c, slot) == MADE;
+}
+
+bool tr_constrain_is_waited_for(struct tr_constrain *c, uint32_t slot)
+{
+    enum stage s = tr_constrain_has(c, slot) ? stage_of(c, slot) : NOT_ASKED;
+    return s != NOT_ASKED && s != MADE;
 }
 
 void tr_constrain_begin(struct tr_constrain *c)
 {
-    if (!c || !c->n)
+    if (!c)
         return;
     pthread_mutex_lock(&c->lock);
-    c->next = 0;
     c->go = true;
-    pthread_cond_signal(&c->wake);
+    if (c->n_queue)
+        pthread_cond_signal(&c->wake);
     pthread_mutex_unlock(&c->lock);
 }
 
-void tr_constrain_join(struct tr_constrain *c, void (*beat)(void *arg), void *arg)
+/* The first that the step has not tried, out of the queue; NO_SLOT: none. */
+static uint32_t next_to_try(struct tr_constrain *c, bool all)
 {
-    if (!c || !c->n)
-        return;
-    atomic_store_explicit(&c->wanted, true, memory_order_relaxed);
-    pthread_mutex_lock(&c->lock);
-    while (c->next < c->n) {
-        make_next(c);
-        beat(arg);
+    for (uint32_t i = 0; i < c->n_queue; i++) {
+        uint32_t slot = c->queue[i];
+        if (!all && c->stage[slot] != ASKED)
+            continue;
+        take_out(c, slot);
+        c->stage[slot] = IN_WORK;
+        return slot;
     }
-    c->go = false;
-    c->n = c->next = 0;
+    return NO_SLOT;
+}
+
+void tr_constrain_join(struct tr_constrain *c, uint64_t work, void (*beat)(void *arg), void *arg)
+{
+    uint32_t slot;
+    if (!c)
+        return;
+    bool all = work == UINT64_MAX;
+    pthread_mutex_lock(&c->lock);
+    while ((slot = next_to_try(c, all)) != NO_SLOT) {
+        pthread_mutex_unlock(&c->lock);
+        uint64_t most = all || work < TR_CONSTRAIN_MASK_WORK ? work : TR_CONSTRAIN_MASK_WORK;
+        uint64_t left = most;
+        bool made = make(c, c->masks, slot, &left, NULL);
+        work -= all ? 0 : most - left;
+        beat(arg);
+        pthread_mutex_lock(&c->lock);
+        c->stage[slot] = made ? MADE : SLOW;
+        if (!made)
+            c->queue[c->n_queue++] = slot;
+    }
+    while (all && c->making != NO_SLOT)
+        pthread_cond_wait(&c->done, &c->lock);
+    if (c->n_queue)
+        pthread_cond_signal(&c->wake);
     pthread_mutex_unlock(&c->lock);
-    atomic_store_explicit(&c->wanted, false, memory_order_relaxed);
+}
+
+bool tr_constrain_wait(struct tr_constrain *c, uint64_t ns)
+{
+    struct timespec until;
+    if (!c)
+        return false;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(ns / 1000000000u);
+    until.tv_nsec = (long)(ns % 1000000000u);
+    pthread_mutex_lock(&c->lock);
+    uint64_t made = c->made;
+    bool waits = c->n_queue || c->making != NO_SLOT;
+    while (waits && c->made == made && pthread_cond_timedwait(&c->done, &c->lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&c->lock);
+    return waits;
 }

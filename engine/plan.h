@@ -62,7 +62,7 @@
 enum tr_plan_part {
     TR_PLAN_OTHERS,  /* no suspect */
     TR_PLAN_TRIAL,   /* suspect, and its trial is on */
-    TR_PLAN_SUSPECT, /* suspect, waits for its trial */
+    TR_PLAN_SUSPECT, /* suspect, waits for its trial; or in the batch, and waits for a mask */
 };
 
 struct tr_plan_seq {

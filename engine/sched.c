@@ -187,7 +187,7 @@ int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct 
     sc->tables = take(sc, c->max_seqs, sizeof(*sc->tables));
     sc->jobs = take(sc, sc->max_out, sizeof(*sc->jobs));
     uint64_t mask_bytes = 0;
-    if (sc->constrain && tr_constrain_start(sc->constrain, c->max_seqs, &mask_bytes))
+    if (sc->constrain && tr_constrain_start(sc->constrain, &mask_bytes))
         return tr_errf(err, -ENOMEM, "no thread, or no memory for the masks of grammars");
     sc->bytes += sampler_bytes + mask_bytes;
     if (!sc->sampler || !sc->logits || !sc->rows || !sc->tables || !sc->jobs ||

@@ -29,6 +29,7 @@ struct tr_job {
     uint32_t n_before; /* next one is the token of the row behind it, if there is one (`is_more`) */
     bool is_more;
     const uint32_t *mask; /* of what its grammar allows, or NULL */
+    bool late;            /* and it is not made yet: nothing is sampled */
     struct tr_lp lp;
 };
 

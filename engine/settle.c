@@ -38,6 +38,7 @@ void tr_settle_end(struct tr_sched *sc, struct tr_seq *q, struct tr_end e)
     if (q->key != TR_NO_KEY)
         tr_fair_give(sc->fair, q->key);
     q->key = TR_NO_KEY;
+    tr_constrain_drop(sc->constrain, q->slot); /* nobody needs its mask */
     sc->now = q->finished_ns = tr_now_ns();
     q->closing = false;
     r->finish = e.finish;

@@ -5,6 +5,9 @@
 #include "base/clock.h"
 #include "base/fault.h"
 
+/* With nothing to do but to wait for masks, who comes meanwhile is heard after so long. */
+#define WAIT_NS 1000000u
+
 /* ---- what the plan is told ---- */
 
 static bool echoes(const struct tr_sched *sc, const struct tr_seq *q)
@@ -82,6 +85,9 @@ static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_se
     p.hold = lag_of(q) >= sc->s->config.window || p.row_cap == 0;
     p.ready = q->state == TR_PARKED && tr_step_caught_up(sc, q);
     p.drafts = draft_room(sc, q, &p);
+    if ((q->state == TR_PREFILL || q->state == TR_RUNNING) &&
+        tr_constrain_is_waited_for(sc->constrain, q->slot))
+        p.part = TR_PLAN_SUSPECT; /* it sits out */
     return p;
 }
 
@@ -218,6 +224,7 @@ static uint32_t add_job(struct tr_sched *sc, const struct tr_seq *q, uint32_t po
     j->mask = !echo && tr_constrain_has(sc->constrain, q->slot)
                   ? tr_constrain_ask(sc->constrain, q->slot)
                   : NULL;
+    j->late = false;
     j->id = echo ? tr_ring_ids(sc->s, q->slot)[pos + 1] : 0;
     return sc->n_jobs++;
 }
@@ -291,6 +298,8 @@ static void sample_one(void *arg, uint32_t i)
     const struct tr_ring *r = tr_ring_at(sc->s, j->slot);
     const struct tr_seq *q = &sc->seq[j->slot];
     float *logits = sc->logits + (size_t)i * sc->info.n_vocab;
+    if (j->late)
+        return;
     if (j->echo) {
         tr_sample_logprob(sc->sampler, i, logits, j->id, r->params.n_top, &j->lp);
         return;
@@ -398,6 +407,10 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
     struct tr_seq *q = &sc->seq[j->slot];
     if (q->in_kv <= j->pos)
         return false; /* an earlier entry had no room, a draft was wrong, or the answer has ended */
+    if (j->late) {    /* the row is made again when its mask is there */
+        q->in_kv = j->pos;
+        return false;
+    }
     if (j->id == TR_NO_TOKEN) {
         fail_grammar(sc, q);
         return false;
@@ -481,6 +494,18 @@ static void publish_all(struct tr_sched *sc)
     TR_FAULT(ENGINE_STEP_COUNTED);
 }
 
+/* Rows whose masks are not made in the time that a step has for them. */
+static void find_late(struct tr_sched *sc)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; sc->constrain && i < sc->n_jobs; i++) {
+        struct tr_job *j = &sc->jobs[i];
+        j->late = j->mask && !tr_constrain_is_made(sc->constrain, j->slot);
+        n += j->late;
+    }
+    tr_stat_add(sc->stat, TR_STAT_MASKS_LATE, n);
+}
+
 /* Inside the pass, as far as tests can get: a point for each sequence that is in it. */
 static void reach_sequences(const struct tr_sched *sc)
 {
@@ -514,8 +539,11 @@ bool tr_step(struct tr_sched *sc)
     TR_FAULT(ENGINE_PLAN_MADE);
     carry_out(sc, step.evict);
     TR_FAULT(ENGINE_PLAN_MOVED);
-    if (!rows)
+    if (!rows) {
+        if (tr_constrain_wait(sc->constrain, WAIT_NS))
+            sc->progress = true; /* another turn */
         return false;
+    }
     struct tr_batch batch = make_batch(sc);
     TR_FAULT(ENGINE_PASS_BEGIN);
     tr_suspect_pass_begins(sc);
@@ -525,7 +553,8 @@ bool tr_step(struct tr_sched *sc)
     sc->ops->forward(sc->backend, &batch, sc->logits, tr_sched_beat, sc);
     TR_FAULT(ENGINE_PASS_END);
     uint64_t sample = tr_now_ns();
-    tr_constrain_join(sc->constrain, tr_sched_beat, sc);
+    tr_constrain_join(sc->constrain, TR_CONSTRAIN_STEP_WORK, tr_sched_beat, sc);
+    find_late(sc);
     if (sc->n_jobs)
         sc->ops->parallel(sc->backend, sc->n_jobs, sample_one, sc);
     tr_suspect_pass_ends(sc);

@@ -46,6 +46,7 @@ struct fill {
     uint32_t *mask;
     bool blank; /* nothing was written to mask yet */
     bool failed;
+    bool left_off;
     uint64_t cost;
 };
 
@@ -209,7 +210,17 @@ static struct tr_gentry *remember(struct tr_gmasks *c, const struct key *k,
     return e;
 }
 
-/* The own part of a state. */
+/* A unit has been walked.  False: it was left off, nothing of it counts. */
+static bool is_walked(struct fill *f)
+{
+    struct tr_gwalk *w = &f->c->walk;
+
+    w->allowed -= w->f.work < w->allowed ? w->f.work : w->allowed;
+    f->left_off = w->left_off;
+    return !w->left_off;
+}
+
+/* The own part of a state; NULL: left off. */
 static struct tr_gentry *own_part(struct fill *f, uint32_t state)
 {
     struct tr_gmasks *c = f->c;
@@ -224,6 +235,8 @@ static struct tr_gentry *own_part(struct fill *f, uint32_t state)
     c->stats.misses++;
     tr_gwalk_begin(w, f->p, NULL, 0, true, TR_GMASK_WORK);
     tr_gwalk_below(w, 0, (struct tr_ghead){(uint16_t)state, 0});
+    if (!is_walked(f))
+        return NULL;
     bool direct = !w->failed && (w->many_leaves || w->f.dropped);
     if (direct) {
         tr_gspans_clear(&w->spans);
@@ -271,6 +284,8 @@ static void walk_whole(struct fill *f, struct tr_gentry *own, struct tr_ghead h,
         for (uint32_t i = 0; i < n && next.state != TR_GRAM_OVER; i++)
             tr_gwalk_below(w, leaves[i], next);
     }
+    if (!is_walked(f))
+        return;
     /* Frames from the top to the lowest one that was returned to. */
     uint32_t looked = w->f.lowest > depth ? 0 : depth + 1 - w->f.lowest;
     uint16_t reach = w->f.deepest > depth ? (uint16_t)(w->f.deepest - depth) : 0;
@@ -296,6 +311,8 @@ static void walk_whole(struct fill *f, struct tr_gentry *own, struct tr_ghead h,
 static bool add_head(struct fill *f, struct tr_ghead h)
 {
     struct tr_gentry *own = own_part(f, h.state);
+    if (!own)
+        return false;
     uint32_t depth = f->m->nodes[h.node].depth;
     bool deep = depth + own->reach > TR_GRAM_DEPTH;
     bool direct = own->direct || deep;
@@ -331,8 +348,11 @@ static void add_tokens(struct fill *f)
             tr_gstep_token(f->p, &c->walk.f, f->m->heads, f->m->n_heads, id, out))
             add_ids(f, &id, 1);
         c->walk.f.overflow = false;
+        if (tr_gwalk_must_stop(&c->walk))
+            break;
     }
-    f->cost += clamp(c->walk.f.work);
+    if (is_walked(f))
+        f->cost += clamp(c->walk.f.work);
 }
 
 static void take_away(uint32_t *mask, const uint32_t *ids, uint32_t n)
@@ -355,33 +375,73 @@ static bool is_too_much(const struct fill *f)
     return f->failed || f->cost > TR_GMASK_WORK;
 }
 
-bool tr_gmasks_fill(struct tr_gmasks *c, const struct tr_gprog *p, const struct tr_gmatch *m,
-                    uint32_t *mask)
+/* The tokens that have bytes. */
+static void add_heads(struct fill *f)
 {
-    struct fill f = {.c = c, .p = p, .m = m, .mask = mask, .blank = true};
+    const struct tr_gprog *p = f->p;
+    const struct tr_gmatch *m = f->m;
 
-    c->stats.fills++;
     for (uint32_t i = 0; i < m->n_heads; i++) {
         struct tr_ghead h = m->heads[i];
         /* Only what was counted says when to stop, not what was remembered. */
-        while (h.state != TR_GRAM_OVER && !is_too_much(&f)) {
-            bool below = tr_gstate_is_end(p, h.state) || add_head(&f, h);
+        while (h.state != TR_GRAM_OVER && !is_too_much(f) && !f->left_off) {
+            bool below = tr_gstate_is_end(p, h.state) || add_head(f, h);
             if (!below || !tr_gstate_at(p, h.state).final || h.node == 0)
                 break;
             h = (struct tr_ghead){m->nodes[h.node].state, m->nodes[h.node].parent};
         }
     }
-    if (p->n_tokens && !is_too_much(&f))
-        add_tokens(&f);
-    if (tr_gmatch_may_end(m, p))
-        add_ids(&f, c->pieces.eog, c->pieces.n_eog);
-    else if (!f.blank) /* a token edge does not end an answer */
-        take_away(mask, c->pieces.eog, c->pieces.n_eog);
-    if (f.blank || is_too_much(&f)) {
-        memset(mask, 0, c->words * sizeof(*mask));
+}
+
+/* False: left off. */
+static bool fill(struct fill *f, bool *some)
+{
+    struct tr_gmasks *c = f->c;
+    const struct tr_gprog *p = f->p;
+    const struct tr_gmatch *m = f->m;
+    uint32_t *mask = f->mask;
+
+    c->stats.fills++;
+    add_heads(f);
+    if (p->n_tokens && !is_too_much(f) && !f->left_off)
+        add_tokens(f);
+    if (f->left_off)
         return false;
+    if (tr_gmatch_may_end(m, p))
+        add_ids(f, c->pieces.eog, c->pieces.n_eog);
+    else if (!f->blank) /* a token edge does not end an answer */
+        take_away(mask, c->pieces.eog, c->pieces.n_eog);
+    if (f->blank || is_too_much(f)) {
+        memset(mask, 0, c->words * sizeof(*mask));
+        *some = false;
+    } else {
+        *some = any(mask, c->words);
     }
-    return any(mask, c->words);
+    return true;
+}
+
+bool tr_gmasks_try(struct tr_gmasks *c, const struct tr_gprog *p, const struct tr_gmatch *m,
+                   uint32_t *mask, uint64_t *allowed, const atomic_bool *stop, bool *some)
+{
+    struct fill f = {.c = c, .p = p, .m = m, .mask = mask, .blank = true};
+
+    c->walk.allowed = *allowed;
+    c->walk.stop = stop;
+    bool made = fill(&f, some);
+    *allowed = c->walk.allowed;
+    c->walk.allowed = UINT64_MAX;
+    c->walk.stop = NULL;
+    return made;
+}
+
+bool tr_gmasks_fill(struct tr_gmasks *c, const struct tr_gprog *p, const struct tr_gmatch *m,
+                    uint32_t *mask)
+{
+    struct fill f = {.c = c, .p = p, .m = m, .mask = mask, .blank = true};
+    bool some = false;
+
+    (void)fill(&f, &some); /* nothing stops it but the bound */
+    return some;
 }
 
 void tr_gmasks_stats(const struct tr_gmasks *c, struct tr_gmasks_stats *s)

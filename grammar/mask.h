@@ -13,6 +13,8 @@
 #include "grammar/match.h"
 #include "grammar/pieces.h"
 
+#include <stdatomic.h>
+
 struct tr_gmasks;
 
 /* `pieces` is borrowed.  cache_bytes: for remembered masks (room for a few at least is taken anyway).
@@ -36,6 +38,12 @@ static inline size_t tr_gmask_words(uint32_t n_vocab)
  * become more than TR_GRAM_HEADS within a token, the bit is set and the matcher refuses with `overflow`. */
 bool tr_gmasks_fill(struct tr_gmasks *c, const struct tr_gprog *p, const struct tr_gmatch *m,
                     uint32_t *mask);
+
+/* The same with no more work than *allowed, which it counts down, and not beyond the moment in which `stop`
+ * (NULL: never) is set by another thread.  What is remembered costs nothing.  False: it was left off, the mask
+ * is not made and *some (as above) not set; to begin again finds what parts of it were finished. */
+bool tr_gmasks_try(struct tr_gmasks *c, const struct tr_gprog *p, const struct tr_gmatch *m,
+                   uint32_t *mask, uint64_t *allowed, const atomic_bool *stop, bool *some);
 
 /* The most work for one mask: 0.1 to 0.3 s of a processor, and once more at most, as a part is begun whose end
  * is beyond it.  Counted as if nothing were remembered, so that what happens does not depend on what happened

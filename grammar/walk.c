@@ -45,7 +45,7 @@ struct tr_gwalk_memo {
 
 int tr_gwalk_open(struct tr_gwalk *w, const struct tr_gpieces *pieces)
 {
-    *w = (struct tr_gwalk){.pieces = pieces};
+    *w = (struct tr_gwalk){.pieces = pieces, .allowed = UINT64_MAX};
     w->memo = calloc(1, sizeof(*w->memo));
     w->leaves = malloc(TR_GWALK_LEAVES * sizeof(*w->leaves));
     if (w->memo && w->leaves && tr_gruns_open(&w->runs) == 0 &&
@@ -81,7 +81,7 @@ void tr_gwalk_begin(struct tr_gwalk *w, const struct tr_gprog *p, const struct t
     tr_gspans_clear(&w->spans);
     w->n_leaves = 0;
     w->want_leaves = want_leaves;
-    w->many_leaves = w->failed = false;
+    w->many_leaves = w->failed = w->left_off = false;
     w->budget = budget;
     memset(m->table, 0, sizeof(m->table));
     m->n_sets = m->n_heads = 0;
@@ -299,6 +299,26 @@ static bool takes_all(struct tr_gwalk *w, uint32_t v, const struct place *at)
     return n_heads == 1 && h.state != TR_GRAM_OVER && runs_on(w, n, h);
 }
 
+bool tr_gwalk_must_stop(struct tr_gwalk *w)
+{
+    /* Relaxed: it only hurries. */
+    w->left_off = w->left_off || w->f.work > w->allowed ||
+                  (w->stop && atomic_load_explicit(w->stop, memory_order_relaxed));
+    return w->left_off;
+}
+
+/* One more node.  Who is out of budget is not left off: it would never come to an end. */
+static bool may_go_on(struct tr_gwalk *w)
+{
+    if (w->failed)
+        return false;
+    if (++w->f.work > w->budget)
+        w->failed = true;
+    else if (tr_gwalk_must_stop(w))
+        w->failed = true;
+    return !w->failed;
+}
+
 void tr_gwalk_below(struct tr_gwalk *w, uint32_t top, struct tr_ghead head)
 {
     const struct tr_gpiece *nodes = w->pieces->nodes;
@@ -313,10 +333,8 @@ void tr_gwalk_below(struct tr_gwalk *w, uint32_t top, struct tr_ghead head)
         while (v == path[depth].end)
             depth--;
         w->walked++;
-        if (w->failed || ++w->f.work > w->budget) {
-            w->failed = true;
+        if (!may_go_on(w))
             return;
-        }
         struct place *at = &path[depth + 1];
         if (!go(w, &path[depth], tr_gpiece_byte(&nodes[v]), at)) {
             v = nodes[v].skip;

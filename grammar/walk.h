@@ -14,6 +14,8 @@
 #include "grammar/spans.h"
 #include "grammar/step.h"
 
+#include <stdatomic.h>
+
 /* More nodes at which a rule may be left are not told. */
 #define TR_GWALK_LEAVES 16384
 
@@ -27,8 +29,11 @@ struct tr_gwalk {
     uint32_t *leaves;       /* nodes at which all open calls may be over and tokens go on */
     uint32_t n_leaves;
     bool want_leaves, many_leaves;
-    bool failed; /* the budget of work is used up */
+    bool failed; /* the budget of work is used up, or it was left off */
+    bool left_off;
     uint64_t budget, walked;
+    uint64_t allowed; /* the caller's, over units: at more work than that it is left off ... */
+    const atomic_bool *stop; /* ... or when this is set, by another thread; NULL: never */
     struct tr_gruns runs;
     struct tr_gwalk_memo *memo;
 };
@@ -40,6 +45,9 @@ void tr_gwalk_close(struct tr_gwalk *w);
 /* A new unit, with the stacks of n frames (n 0: the bottom alone). */
 void tr_gwalk_begin(struct tr_gwalk *w, const struct tr_gprog *p, const struct tr_gframe *frames,
                     uint32_t n, bool want_leaves, uint64_t budget);
+
+/* Whether the unit is to be left off: it has had what was allowed, or somebody says so. */
+bool tr_gwalk_must_stop(struct tr_gwalk *w);
 
 /* Walks below node v from one head, whose token so far ends at v. */
 void tr_gwalk_below(struct tr_gwalk *w, uint32_t v, struct tr_ghead head);

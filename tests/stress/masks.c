@@ -99,7 +99,7 @@ int main(void)
     struct tr_gmasks *alone = tr_gmasks_open(&pieces, 1 << 20);
     struct tr_constrain *c =
         tr_constrain_new(SLOTS, TR_SIM_VOCAB_SIZE, trie, trie_len, &bytes, NULL);
-    must(alone && c && !tr_constrain_start(c, SLOTS, &bytes), "a thread");
+    must(alone && c && !tr_constrain_start(c, &bytes), "a thread");
     for (uint32_t s = 0; s < SLOTS; s++)
         tr_gmatch_start(&match[s], &prog);
     srand(1);
@@ -113,7 +113,7 @@ int main(void)
         if (pass)
             tr_constrain_begin(c);
         wait_a_moment((unsigned)rand() % 20000);
-        tr_constrain_join(c, count_beat, &beats);
+        tr_constrain_join(c, UINT64_MAX, count_beat, &beats);
         must(beats <= n && (pass || beats == n),
              "a sign of life after each mask that was waited for");
         for (uint32_t k = 0; k < n; k++) {
