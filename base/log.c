@@ -131,6 +131,7 @@ void tr_log(enum tr_log_level level, const char *fmt, ...)
 
 void tr_log_object(enum tr_log_level level, const char *name, const char *members, size_t len)
 {
+    static const char tail[] = {'}', '\n'};
     char line[HEAD_BYTES + TR_LOG_MEMBERS_BYTES + TAIL_BYTES], when[32];
     if (!tr_log_on(level))
         return;
@@ -146,6 +147,6 @@ void tr_log_object(enum tr_log_level level, const char *name, const char *member
         return;
     }
     memcpy(line + n, members, len);
-    memcpy(line + n + len, "}\n", 2);
-    put_line(line, (size_t)n + len + 2);
+    memcpy(line + n + len, tail, sizeof(tail));
+    put_line(line, (size_t)n + len + sizeof(tail));
 }

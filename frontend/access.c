@@ -161,7 +161,7 @@ static void put_arrival(struct tr_emit *e, uint64_t ns)
 static void put_stages(struct tr_emit *e, const struct tr_access *a)
 {
     static const char *const names[] = {
-#define X(id, name) [TR_AT_##id] = name,
+#define X(id, name) [TR_AT_##id] = (name),
 #include "frontend/access.def"
 #undef X
     };

@@ -79,11 +79,16 @@ static struct tr_slice trim(struct tr_slice v)
     return v;
 }
 
+static bool is_key_mark(char c)
+{
+    return c == '_' || c == '-' || c == '*' || c == '/' || c == '@';
+}
+
 static bool is_key(const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!((p[i] >= 'a' && p[i] <= 'z') || (p[i] >= '0' && p[i] <= '9') ||
-              (i && memchr("_-*/@", p[i], 5))))
+              (i && is_key_mark(p[i]))))
             return false;
     return n > 0 && n <= KEY_BYTES;
 }

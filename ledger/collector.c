@@ -53,7 +53,8 @@ static int check_url(const char *url, struct tr_errbuf *err)
 static bool is_name(const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!memchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", p[i], 64))
+        if (!((p[i] >= 'a' && p[i] <= 'z') || (p[i] >= 'A' && p[i] <= 'Z') ||
+              (p[i] >= '0' && p[i] <= '9') || p[i] == '-' || p[i] == '_'))
             return false;
     return n > 0;
 }

@@ -15,7 +15,7 @@ enum { HAS_IS_REMOTE = 0x100, IS_REMOTE = 0x200 };
 bool tr_span_is_wanted(const struct tr_bill *b)
 {
     static const uint8_t none[TR_TRACE_ID];
-    return (b->trace.flags & TR_TRACE_SAMPLED) && memcmp(b->trace.trace_id, none, TR_TRACE_ID);
+    return (b->trace.flags & TR_TRACE_SAMPLED) && memcmp(b->trace.trace_id, none, TR_TRACE_ID) != 0;
 }
 
 bool tr_span_deliver(struct tr_span *s, const struct tr_delivery *d)
@@ -35,8 +35,8 @@ bool tr_span_deliver(struct tr_span *s, const struct tr_delivery *d)
 static void put_time(struct tr_emit *e, const char *key, int64_t origin_us, uint64_t ns)
 {
     char text[24];
-    snprintf(text, sizeof(text), "%llu",
-             (unsigned long long)((uint64_t)origin_us * 1000 + ns % INT64_MAX));
+    uint64_t at = (uint64_t)origin_us * 1000 + ns % INT64_MAX;
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)at);
     tr_emit_kstr(e, key, text);
 }
 
