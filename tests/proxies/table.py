@@ -27,12 +27,17 @@ def main():
         page = f.read()
 
     def put(m):
-        rows, columns = {}, COLUMNS.get(m[2], SETTINGS)
+        rows, columns, at = {}, COLUMNS.get(m[2], SETTINGS), 0
         for line in m[3].splitlines()[2:]:
             name, *cells = (x.strip() for x in line.split("|")[1:-1])
             rows[name] = dict(zip(columns, cells))
+        order = list(rows)
         for name, cells in told.pop(m[2], {}).items():
+            if name not in rows:  # behind what was told before it
+                order.insert(at, name)
             rows.setdefault(name, {}).update(cells)
+            at = order.index(name) + 1
+        rows = {name: rows[name] for name in order}
         return m[1] + table(rows, columns) + m[4]
 
     page = re.sub(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end of measured -->)", put, page, flags=re.S)
