@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Idempotency-Key: of all requests with one key, one is worked on and stands in the ledger; the others are
 told that it runs, or are given its answer, by whatever frontend and whoever has died in between."""
+import frames
+import oip
 from lib import *
 
 CHAT, COMP, NATIVE, MESSAGES, RESPONSES = ("/v1/chat/completions", "/v1/completions", "/v1/streams",
@@ -150,6 +152,36 @@ def what_cannot_have_one():
         for _ in range(2):
             r = ask(s, COMP, dict(good, n=2), ["Idempotency-Key: a b"])
             check(r.status == 200 and not replayed(r), "--idempotency-s 0: ignored", r.status)
+
+
+@test
+def over_http2_and_grpc():
+    """And where one head is that of many requests, it is nobody's."""
+    with Server(TINY, frontends=2, grpc_port=0) as s:
+        path, body = SHAPES["chat"]
+        first = ask(s, path, body, key("k"))
+        for _ in range(2):
+            session = frames.Session(s.port)
+            f = session.request([(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"),
+                                 ("content-type", "application/json"), ("idempotency-key", "k")],
+                                body=json.dumps(body).encode())
+            f.wait(f.over)
+            check(f.header(":status") == "200" and f.header("idempotency-replayed") == "true", "HTTP/2", f.headers)
+            equal(strict_json(f.data.decode()), first.json, "HTTP/2: the same")
+            session.close()
+        one = dict(max_tokens=8, seed=7)
+
+        def infer(sampling, method="ModelInfer"):
+            session = frames.Session(oip.port_of(s))
+            m, status, text = oip.unary(session, oip.INFER + method, oip.infer_request("x", one | sampling),
+                                        headers=[("idempotency-key", "g")])
+            session.close()
+            return m, status, text
+        got = [infer({}) for _ in range(3)]
+        check(got[0][1] == 0 and all(g[0] == got[0][0] for g in got), "gRPC: the same, its ids too", got)
+        equal(infer(dict(seed=8))[1], oip.INVALID_ARGUMENT, "gRPC: another request")
+        for seed in (7, 8):
+            equal(infer(dict(seed=seed), "ModelStreamInfer")[1], 0, "a call of many requests: ignored")
 
 
 @test
