@@ -312,10 +312,7 @@ static bool may_go_on(struct tr_gwalk *w)
 {
     if (w->failed)
         return false;
-    if (++w->f.work > w->budget)
-        w->failed = true;
-    else if (tr_gwalk_must_stop(w))
-        w->failed = true;
+    w->failed = ++w->f.work > w->budget || tr_gwalk_must_stop(w);
     return !w->failed;
 }
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Idempotency-Key: of all requests with one key, one is worked on and stands in the ledger; the others are
 told that it runs, or are given its answer, by whatever frontend and whoever has died in between."""
+import hashlib
+
 import frames
 import oip
 from lib import *
@@ -152,6 +154,22 @@ def what_cannot_have_one():
         for _ in range(2):
             r = ask(s, COMP, dict(good, n=2), ["Idempotency-Key: a b"])
             check(r.status == 200 and not replayed(r), "--idempotency-s 0: ignored", r.status)
+
+
+@test
+def a_key_is_that_of_one_api_key():
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        keys = {name: f"tr-{name}-0123456789" for name in ("ann", "ben")}
+        json.dump({"keys": [dict(name=n, sha256=hashlib.sha256(k.encode()).hexdigest()) for n, k in keys.items()]}, f)
+        f.flush()
+        with Server(TINY, frontends=2, api_keys=f.name) as s:
+            path, body = SHAPES["completions"]
+            got = {n: ask(s, path, body, key("k") + [f"Authorization: Bearer {k}"]) for n, k in keys.items()}
+            check(all(r.status == 200 and not replayed(r) for r in got.values()), "each has its own", got)
+            for n, k in keys.items():
+                r = ask(s, path, body, key("k") + [f"X-Api-Key: {k}"])
+                check(replayed(r), f"{n}: told again")
+                equal(content(r), content(got[n]), f"{n}: its own answer")
 
 
 @test
