@@ -142,7 +142,7 @@ def the_package_is_whole():
         run("dpkg-deb", "-x", debs[0], root)
         run("dpkg-deb", "-e", debs[0], os.path.join(folder, "control"))
         for path in ("usr/bin/tokenring", "usr/share/man/man1/tokenring.1", "usr/share/doc/tokenring/copyright",
-                     "usr/share/doc/tokenring/docs/operations.md",
+                     "usr/share/doc/tokenring/docs/operations.md", "usr/share/doc/tokenring/deploy/nginx/tokenring.conf",
                      "usr/share/tokenring/prometheus/tokenring.rules.yml", "usr/share/tokenring/grafana/tokenring.json", "etc/tokenring/tokenring.env",
                      *("usr/%s/%s" % (UNITS, n) for n in ("tokenring.service", "tokenring@.service", "tokenring.socket", "tokenring@.socket"))):
             check(os.path.isfile(os.path.join(root, path)), path + " is there")
