@@ -14,7 +14,6 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     21_framing
     23_echoes
     22_page
-    25_keys
     30_api
     31_gemma
     32_qwen
@@ -60,7 +59,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
   # Mostly the arithmetic of a model, which is slow with sanitizers and has its own tests there; and what
   # is looked for in memory or on a page, which is the same there.
   if(NOT TOKENRING_SANITIZE)
-    list(APPEND scripts 44_access 44_metrics 49_structured 51_tools 54_speculation 59_prefix_cache 64_secrets 67_idempotency 88_inspect)
+    list(APPEND scripts 25_keys 44_access 44_metrics 49_structured 51_tools 54_speculation 59_prefix_cache 64_secrets 67_idempotency 88_inspect)
   endif()
   if(TOKENRING_FAULTS)
     list(APPEND scripts 68_faults)

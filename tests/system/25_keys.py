@@ -439,6 +439,26 @@ def introspection():
 
 
 @test
+def order_among_keys():
+    """One place in the batch, taken until all others wait: then weights decide, and priorities before them."""
+    with Server(TINY, frontends=2, max_seqs=1, admin_key=BOSS, api_keys=write_keys(
+            row("ann", ANN, weight=4), row("ben", BEN), row("late", "tr-late", priority=7, weight=1000))) as s:
+        first = s.stream(COMP, say(8000, stream=True), headers=bearer(BOSS)).read(1)
+        conns = []
+        for i in range(15):
+            for key in ("tr-late", BEN, ANN) if i < 3 else (BEN, ANN):
+                c = s.conn()
+                c.send(request("POST", COMP, say(4), bearer(key)))
+                conns.append(c)
+        check(until(lambda: s.metric("requests_waiting") == len(conns)), "all wait", s.metric("requests_waiting"))
+        first.close()
+        equal({r.status for r in together([c.response for c in conns])}, {200}, "all are served")
+        order = [r["key"] for r in sorted(s.rows(), key=lambda r: r["finished_at"]) if r["key"] != "admin"]
+        check(11 <= order[:15].count("ann") <= 13 and order[:15].count("ben") >= 2, "four of five are of the key of weight 4", order)
+        equal(order[-3:], ["late"] * 3, "a key of lower priority comes when nobody else waits")
+
+
+@test
 def clients_send_a_key():
     with serve(row("ann", ANN)) as s:
         url = f"http://127.0.0.1:{s.port}"
