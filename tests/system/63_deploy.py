@@ -59,7 +59,7 @@ def both_services_are_one_but_for_the_instance():
         for name in ("tokenring.service", "tokenring@.service"):
             with open(os.path.join(prefix, UNITS, name), encoding="utf-8") as f:
                 text = f.read().partition("[Service]")[2]
-            texts.append(text.replace("%i.env", "tokenring.env").replace("tokenring/%i", "tokenring"))
+            texts.append(text.replace("%i.env", "tokenring.env").replace("tokenring-%i", "tokenring"))
         equal(texts[0], texts[1], "the same directives")
 
 
