@@ -3,7 +3,18 @@
 # Nothing is started or enabled by installing it.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME tokenring)
-set(CPACK_PACKAGE_CONTACT "tokenring maintainers <root@localhost>")
+# Who makes a package answers for it, and says so as for Debian's own tools: DEBEMAIL, DEBFULLNAME.
+if(DEFINED ENV{DEBEMAIL})
+  set(maker "$ENV{DEBFULLNAME}")
+  if(NOT maker)
+    set(maker "tokenring")
+  endif()
+  set(TOKENRING_CONTACT "${maker} <$ENV{DEBEMAIL}>" CACHE STRING "maintainer of the package" FORCE)
+else()
+  cmake_host_system_information(RESULT host QUERY FQDN)
+  set(TOKENRING_CONTACT "tokenring, built on ${host} <root@${host}>" CACHE STRING "maintainer of the package")
+endif()
+set(CPACK_PACKAGE_CONTACT "${TOKENRING_CONTACT}")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "server that streams the answers of language models")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
   "One engine process, forked frontends, shared memory between them, a ledger\n of every token. OpenAI, Anthropic, gRPC, WebSocket and native interfaces.")

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* supervisor/systemd.h - what a service manager gives at start and is told: sd_notify(3),
- * sd_listen_fds(3), sd_watchdog_enabled(3), spoken by hand.
+ * sd_listen_fds(3), sd_watchdog_enabled(3), spoken by hand, not by libsystemd: its sd_notify() waits when
+ * the manager's queue is full, and the supervisor may not; it reads the environment each time, which is
+ * emptied here; and every process, sandboxed frontends too, would map its compressors and libgcrypt.
  *
  * The supervisor's.  No descriptor is kept: a message is a datagram of a socket of its own, so children
  * inherit nothing and, as the variables are emptied, cannot speak for the service.
