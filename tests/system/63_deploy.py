@@ -151,7 +151,7 @@ def the_package_is_whole():
         equal(values(unit, "EnvironmentFile"), ["/etc/tokenring/tokenring.env"], "with its variables")
         with open(os.path.join(folder, "control/conffiles"), encoding="utf-8") as f:
             equal(f.read(), "/etc/tokenring/tokenring.env\n", "which are the administrator's")
-        for script in ("postinst", "postrm"):
+        for script in ("postinst", "prerm", "postrm"):
             p = run("sh", os.path.join(folder, "control", script), "configure")
             check(p.returncode == 0, script + " runs", p.stdout)
         the_program_of(root)
