@@ -241,6 +241,7 @@ void tr_access_write(struct tr_access *a, uint64_t acked)
 
 static void on_delivered(struct tr_delivered *d, uint64_t acked)
 {
+    ((struct tr_access *)d)->log->waiting--;
     tr_access_write((struct tr_access *)d, acked);
 }
 
@@ -288,6 +289,11 @@ void tr_access_over(struct tr_exchange *x, bool whole)
         a->at[TR_AT_TERMINAL] = tr_now_ns();
     a->wait.upto = tr_exchange_accepted(x);
     a->wait.done = on_delivered;
+    if (a->log->waiting == TR_ACCESS_WAITING) {
+        tr_access_write(a, tr_exchange_acked(x));
+        return;
+    }
+    a->log->waiting++;
     tr_exchange_deliver(x, &a->wait);
 }
 

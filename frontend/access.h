@@ -16,7 +16,8 @@
  *
  * No memory: the request goes on without a line and outside any trace.
  * Memory: one struct tr_access for each request, from its head until its last byte is acknowledged, at
- * most 2 s after its end. */
+ * most 2 s after its end; TR_ACCESS_WAITING of a process are over and wait for that, and one more is told
+ * at its end. */
 #ifndef TR_FRONTEND_ACCESS_H
 #define TR_FRONTEND_ACCESS_H
 
@@ -33,7 +34,10 @@ struct tr_access_log {
     bool lines;          /* --access-log is not off */
     bool addresses;      /* ... and does not leave out who it was */
     struct tr_emit json; /* scratch */
+    uint32_t waiting;    /* for a last byte; at most TR_ACCESS_WAITING */
 };
+
+enum { TR_ACCESS_WAITING = 4096 };
 
 /* When what happened; monotonic, 0: not. */
 enum tr_access_stage {

@@ -93,10 +93,15 @@ void tr_conn_deliver(struct tr_conn *c, struct tr_delivered *w)
         w->done(w, c->acked);
         return;
     }
-    if (!STAILQ_EMPTY(&c->deliveries))
-        take_out(c); /* a new answer: asked soon again */
+    bool waits = !STAILQ_EMPTY(&c->deliveries);
     w->until_ns = now + GIVE_UP_NS;
     STAILQ_INSERT_TAIL(&c->deliveries, w, link);
+    /* A new answer: asked soon again.  Who is asked sooner anyway is not put off by it, or one answer after
+     * the other would never let him be asked. */
+    if (waits && c->ask_ns <= now + ASK_EVERY_US * 1000ull)
+        return;
+    if (waits)
+        take_out(c);
     wait_in(c, 0, now);
     tr_httpd_deliver_arm(c->d);
 }

@@ -281,3 +281,21 @@ Test(access, the_longest_line_is_whole)
     cr_expect(is(o, "request_id", id));
     cr_expect_eq(tr_log_dropped(), 0);
 }
+
+Test(access, of_too_many_that_wait_one_more_is_told_at_its_end)
+{
+    begin("");
+    list.waiting = TR_ACCESS_WAITING - 1;
+    tr_exchange_reply(&x, 200, NULL, NULL, 0);
+    cr_expect_str_eq(logged(), "");
+    cr_expect_eq(list.waiting, TR_ACCESS_WAITING);
+    tr_http_fini(&head);
+    struct tr_delivered *first = waits;
+    begin("");
+    tr_exchange_reply(&x, 200, NULL, NULL, 0);
+    cr_expect_eq(waits, first, "nothing more waits");
+    (void)line();
+    first->done(first, accepted);
+    (void)line();
+    cr_expect_eq(list.waiting, TR_ACCESS_WAITING - 1);
+}
