@@ -83,6 +83,16 @@ def discovery_and_paths():
             tell("routers", name, "passes on", in_order(passed))
 
 
+@test
+def documented():
+    """docs/proxies.md shows the flags that these tests start them with."""
+    with open(os.path.join(ROOT, "docs/proxies.md"), encoding="utf-8") as f:
+        shown_lines = f.read().splitlines()
+    for router in BOTH:
+        words = [router.name, *router.launch, "--worker-urls", "http://127.0.0.1:8081", "http://127.0.0.1:8082", *OURS, *router.more]
+        check(" ".join(words) in shown_lines, f"{router.name}: its command is in the documentation", words)
+
+
 def in_order(paths):
     return ", ".join(f"`{p}`" for p, _ in PATHS if p in paths) or "none"
 
