@@ -69,10 +69,20 @@ function(tr_program_test kind name source)
   set_tests_properties(${t} PROPERTIES LABELS ${kind} TIMEOUT 900)
 endfunction()
 
+# tr_serial_test(...): a tr_program_test of one thread, in which TSan can find nothing.
+function(tr_serial_test)
+  if(NOT TOKENRING_SANITIZE MATCHES "thread")
+    tr_program_test(${ARGN})
+  endif()
+endfunction()
+
 # tr_fuzz(NAME LIBS...): tests/fuzz/NAME.c over the corpus tests/fuzz/corpus/NAME.
 # With TOKENRING_FUZZ it is a libFuzzer driver; without, the same entry point replays the corpus
-# (tests/lib/fuzz_replay.c), so every build checks every committed input.
+# (tests/lib/fuzz_replay.c), so every build but TSan's checks every committed input: readers are one thread.
 function(tr_fuzz name)
+  if(TOKENRING_SANITIZE MATCHES "thread")
+    return()
+  endif()
   set(t fuzz_${name})
   if(TOKENRING_FUZZ)
     add_executable(${t} ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}.c)

@@ -20,7 +20,7 @@ tr_unit_test(engine dist m)
 tr_unit_test(engine sample m)
 
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
-tr_program_test(golden sampling ${CMAKE_SOURCE_DIR}/tests/golden/sampling.c engine PkgConfig::JANSSON m)
+tr_serial_test(golden sampling ${CMAKE_SOURCE_DIR}/tests/golden/sampling.c engine PkgConfig::JANSSON m)
 
 tr_unit_test(engine sim)
 foreach(noun admit cached constrain constrain_late disorder engine handover offer order settle recover slot_stat speculate step suspect twin)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(LIBCRYPTO REQUIRED IMPORTED_TARGET libcrypto)
-tr_program_test(golden gguf ${CMAKE_CURRENT_SOURCE_DIR}/golden/gguf.c testrig PkgConfig::JANSSON PkgConfig::LIBCRYPTO m)
+tr_serial_test(golden gguf ${CMAKE_CURRENT_SOURCE_DIR}/golden/gguf.c testrig PkgConfig::JANSSON PkgConfig::LIBCRYPTO m)
 
-tr_program_test(golden quants ${CMAKE_CURRENT_SOURCE_DIR}/golden/quants.c cpu_kernels PkgConfig::JANSSON m)
+tr_serial_test(golden quants ${CMAKE_CURRENT_SOURCE_DIR}/golden/quants.c cpu_kernels PkgConfig::JANSSON m)
 
 # One program, one test per arithmetic, so that a failure names it and they can run side by side.
 # Sanitizers see the same code in tests/unit/engine on tiny models; here they would take half an hour.
