@@ -140,6 +140,19 @@ Test(twin, an_answer_stands_for_its_key_until_it_is_let_go)
     cr_expect(is_admitted(&q));
 }
 
+/* Its slot is still there, for its record, and its answer is nobody's any more. */
+Test(twin, an_answer_that_was_let_go_stands_for_nothing_though_its_record_waits)
+{
+    struct tr_rig_ask a = ask_of(0);
+    struct tr_rig_req first = tr_rig_submit(&r, &a);
+    tr_rig_run(&r, &first, 1);
+    tr_rig_release(&r, &first);
+    tr_rig_turn(&r);
+    cr_assert(is_admitted(&first), "not free yet");
+    struct tr_rig_req q = submit(&a);
+    cr_expect(is_admitted(&q));
+}
+
 Test(twin, what_was_cancelled_or_failed_leaves_no_trace)
 {
     struct tr_rig_ask a = ask_of(0);
