@@ -157,21 +157,26 @@ void tr_ask_split(const struct tr_ask *a, struct tr_split *split)
 
 /* ---- token ids ---- */
 
+static int too_long(const struct tr_ask *a, const char *about, size_t n, struct tr_fault *f)
+{
+    return tr_fault_set(
+        f, TR_ERR_CONTEXT_LENGTH, a->chat ? "messages" : "prompt",
+        "The context of this model is %u tokens, the prompt has %s%zu; at least one "
+        "place is needed for the answer.",
+        a->fe->shm->config.n_ctx, about, n);
+}
+
+static bool fits(const struct tr_ask *a, size_t n)
+{
+    return a->counting || n + (a->max_tokens == 0 ? 0 : 1) <= a->fe->shm->config.n_ctx;
+}
+
 static int check_length(const struct tr_ask *a, size_t n, struct tr_fault *f)
 {
-    uint32_t n_ctx = a->fe->shm->config.n_ctx;
-    const char *param = a->chat ? "messages" : "prompt";
-
     if (n == 0)
-        return tr_fault_set(f, TR_ERR_BAD_PARAM, param, "The prompt has no tokens.");
-    if (a->counting)
-        return 0;
-    if (n + (a->max_tokens == 0 ? 0 : 1) > n_ctx)
-        return tr_fault_set(f, TR_ERR_CONTEXT_LENGTH, param,
-                            "The context of this model is %u tokens, the prompt has %zu; at "
-                            "least one place is needed for the answer.",
-                            n_ctx, n);
-    return 0;
+        return tr_fault_set(f, TR_ERR_BAD_PARAM, a->chat ? "messages" : "prompt",
+                            "The prompt has no tokens.");
+    return fits(a, n) ? 0 : too_long(a, "", n, f);
 }
 
 /* Encodes text into a prompt; `user` spans never become control tokens. */
@@ -179,8 +184,10 @@ static int encode(const struct tr_ask *a, const char *text, size_t len, const st
                   size_t n_user, bool bos, struct tr_prompt *p, struct tr_fault *f)
 {
     uint32_t n_ctx = a->fe->shm->config.n_ctx;
-    size_t n = 0, at = bos ? 1 : 0;
+    size_t n = 0, at = bos ? 1 : 0, least = tr_encode_least(a->fe->vocab, len) + at;
 
+    if (!fits(a, least)) /* said before the work of encoding, which for megabytes is seconds */
+        return too_long(a, "at least ", least, f);
     p->ids = malloc(((size_t)n_ctx + 1) * sizeof(*p->ids));
     if (!p->ids)
         return tr_fault_set(f, TR_ERR_INTERNAL, NULL, "Out of memory.");

@@ -200,6 +200,15 @@ void tr_bpe_close(struct tr_bpe *b)
     free(b);
 }
 
+bool tr_bpe_keeps_all(const struct tr_bpe *b)
+{
+    bool all = true;
+
+    for (int c = 0; c < 256; c++)
+        all &= b->byte_id[c] >= 0;
+    return all;
+}
+
 void tr_bpe_run_fini(struct tr_bpe_run *run)
 {
     free(run->sym);

@@ -151,6 +151,15 @@ struct tr_spm_rules tr_spm_rules(const struct tr_spm *s)
     return s->rules;
 }
 
+bool tr_spm_keeps_all(const struct tr_spm *s)
+{
+    bool all = !s->rules.squeeze;
+
+    for (int c = 0; c < 256; c++)
+        all &= s->byte_id[c] >= 0;
+    return all;
+}
+
 /* ---- one word ---- */
 
 void tr_spm_run_fini(struct tr_spm_run *run)

@@ -55,6 +55,10 @@ void tr_spm_close(struct tr_spm *s); /* NULL is fine */
 
 struct tr_spm_rules tr_spm_rules(const struct tr_spm *s);
 
+/* Whether all of any text comes back from its ids, but for how blanks were written: the vocabulary has every
+ * byte, and none are dropped. */
+bool tr_spm_keeps_all(const struct tr_spm *s);
+
 /* Appends the ids of text[0, len), any bytes, between two special tokens.  `ends`: the text ends
  * behind it, for it is the last or a control token comes next.  0 or -ENOMEM; len < 2^31. */
 int tr_spm_text(const struct tr_spm *s, struct tr_spm_run *run, const char *text, size_t len,

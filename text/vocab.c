@@ -55,6 +55,9 @@ int tr_vocab_seal(struct tr_vocab *v)
         rc = tr_trie_init(&v->user, v, TR_PIECE_USER, TR_PIECE_UNUSED);
     if (rc < 0)
         return rc;
+    for (uint32_t id = 0; id < v->size; id++)
+        if (v->off[id + 1] - v->off[id] > v->longest)
+            v->longest = v->off[id + 1] - v->off[id];
     for (size_t i = 0; i < sizeof(EOG_NAMES) / sizeof(EOG_NAMES[0]); i++) {
         int32_t id = tr_vocab_find(v, EOG_NAMES[i], strlen(EOG_NAMES[i]));
         if (id >= 0 && (v->flags[id] & (TR_PIECE_CONTROL | TR_PIECE_USER)))

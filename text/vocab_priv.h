@@ -29,6 +29,7 @@ struct tr_vocab {
     char *blob;     /* all pieces, one after the other */
     uint32_t *off;  /* [size + 1], piece id is blob[off[id], off[id + 1]) */
     uint8_t *flags; /* [size], TR_PIECE_* */
+    size_t longest; /* piece, in bytes */
     int32_t bos;
     int32_t eos;
     int32_t unk;
@@ -49,7 +50,7 @@ struct tr_vocab {
  * when memory has run out. */
 struct tr_vocab *tr_vocab_new(const char *model, uint32_t n, size_t bytes);
 
-/* Marks well-known end tokens and builds `control` and `user` from blob, off and flags.
+/* Marks well-known end tokens and builds `control`, `user` and `longest` from blob, off and flags.
  * 0 or -ENOMEM. */
 int tr_vocab_seal(struct tr_vocab *v);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes, any user spans: the ids spell the text (less the byte without a piece; with blanks for
  * U+2581 where the tokeniser is SentencePiece's), no control token touches what a user typed, and the count
- * is the same without room for ids.
+ * is the same without room for ids, and never below what is said without encoding.
  *
  * Input: vocabulary, number of spans, a pair of bytes for each (gap, length), the text. */
 #include "base/assert.h"
@@ -168,6 +168,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n_spans = read_spans(&data, &size, spans);
     const char *text = (const char *)data;
     TR_ASSERT(tr_encode_spans(v, text, size, spans, n_spans, ids, 3 * MAX, &n) == 0);
+    TR_ASSERT(n >= tr_encode_least(v, size));
     TR_ASSERT(n <= (which == SPM_LOOSE ? 2 * size + 1 : which == NFC ? 3 * size : size));
     if (which != SPM_LOOSE && which != NFC)
         check(v, ids, n, text, size, spans, n_spans);
