@@ -1162,6 +1162,20 @@ Test(conn, deliveries_that_wait_are_asked_for_more_and_more_seldom)
         hang_up(k[i]);
 }
 
+/* Without a pause between them: with one of 10 ms the kernel was asked all the same. */
+Test(conn, answers_that_follow_each_other_do_not_keep_the_first_from_being_delivered)
+{
+    rig.flood_bytes = 10;
+    start();
+    struct client *k = dial();
+    for (unsigned n = 0; n < 20000 && !rig.deliveries; n++) {
+        say(k, "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
+        WAIT(rig.ended == n + 1, 5000, k);
+    }
+    cr_expect_gt(rig.deliveries, 0);
+    hang_up(k);
+}
+
 Test(conn, what_a_dead_reader_did_not_take_is_not_delivered)
 {
     rig.flood_bytes = 150000;
