@@ -184,7 +184,7 @@ static int encode(const struct tr_ask *a, const char *text, size_t len, const st
                   size_t n_user, bool bos, struct tr_prompt *p, struct tr_fault *f)
 {
     uint32_t n_ctx = a->fe->shm->config.n_ctx;
-    size_t n = 0, at = bos ? 1 : 0, least = tr_encode_least(a->fe->vocab, len) + at;
+    size_t n = 0, at = bos ? 1 : 0, least = tr_encode_least(a->fe->vocab, text, len) + at;
 
     if (!fits(a, least)) /* said before the work of encoding, which for megabytes is seconds */
         return too_long(a, "at least ", least, f);

@@ -200,13 +200,13 @@ void tr_bpe_close(struct tr_bpe *b)
     free(b);
 }
 
-bool tr_bpe_keeps_all(const struct tr_bpe *b)
+size_t tr_bpe_kept(const struct tr_bpe *b, const char *text, size_t len)
 {
-    bool all = true;
+    size_t n = 0;
 
-    for (int c = 0; c < 256; c++)
-        all &= b->byte_id[c] >= 0;
-    return all;
+    for (size_t i = 0; i < len; i++)
+        n += b->byte_id[(unsigned char)text[i]] >= 0;
+    return n;
 }
 
 void tr_bpe_run_fini(struct tr_bpe_run *run)

@@ -34,8 +34,8 @@ struct tr_bpe *tr_bpe_open(struct tr_vocab *v, struct tr_gguf_array merges, bool
                            struct tr_errbuf *err);
 void tr_bpe_close(struct tr_bpe *b); /* NULL is fine */
 
-/* Whether the vocabulary has every byte, so that nothing of any text is left out. */
-bool tr_bpe_keeps_all(const struct tr_bpe *b);
+/* How many bytes of a text are not left out, for a vocabulary may lack some. */
+size_t tr_bpe_kept(const struct tr_bpe *b, const char *text, size_t len);
 
 /* Appends the ids of one word of any bytes.  0 or -ENOMEM; len < 2^31. */
 int tr_bpe_word(const struct tr_bpe *b, struct tr_bpe_run *run, const char *word, size_t len,

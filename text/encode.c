@@ -186,16 +186,18 @@ int tr_encode_spans(const struct tr_vocab *v, const char *text, size_t len,
     return run(v, text, len, &gaps, ids, cap, n);
 }
 
-/* Whether ids stand for all of any text. */
-static bool keeps_all(const struct tr_vocab *v)
-{
-    return (!v->spm || tr_spm_keeps_all(v->spm)) && (!v->bpe || tr_bpe_keeps_all(v->bpe));
-}
-
-size_t tr_encode_least(const struct tr_vocab *v, size_t len)
+size_t tr_encode_least(const struct tr_vocab *v, const char *text, size_t len)
 {
     /* NFC makes one character of three at the most, and U+2581 is three bytes where a piece has a blank. */
     size_t most = v->longest * (v->nfc || v->spm ? 3 : 1);
 
-    return most && keeps_all(v) ? (len + most - 1) / most : 0;
+    if (!most || (v->spm && !tr_spm_keeps_all(v->spm)))
+        return 0;
+    if (v->bpe) {
+        size_t kept = tr_bpe_kept(v->bpe, text, len);
+        if (v->nfc && kept < len) /* which bytes it will have is not known */
+            return 0;
+        len = kept;
+    }
+    return (len + most - 1) / most;
 }

@@ -45,8 +45,8 @@ int tr_encode(const struct tr_vocab *v, const char *text, size_t len, bool parse
 int tr_encode_spans(const struct tr_vocab *v, const char *text, size_t len,
                     const struct tr_span *user, size_t n_user, int32_t *ids, size_t cap, size_t *n);
 
-/* How many ids a text of so many bytes has at least, whatever it is (0: that is not known); tells without
- * encoding that it is too long. */
-size_t tr_encode_least(const struct tr_vocab *v, size_t len);
+/* How many ids a text has at least, from its length (0: that is not known); tells without encoding that it
+ * is too long. */
+size_t tr_encode_least(const struct tr_vocab *v, const char *text, size_t len);
 
 #endif

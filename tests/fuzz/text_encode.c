@@ -168,7 +168,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n_spans = read_spans(&data, &size, spans);
     const char *text = (const char *)data;
     TR_ASSERT(tr_encode_spans(v, text, size, spans, n_spans, ids, 3 * MAX, &n) == 0);
-    TR_ASSERT(n >= tr_encode_least(v, size));
+    TR_ASSERT(n >= tr_encode_least(v, text, size));
     TR_ASSERT(n <= (which == SPM_LOOSE ? 2 * size + 1 : which == NFC ? 3 * size : size));
     if (which != SPM_LOOSE && which != NFC)
         check(v, ids, n, text, size, spans, n_spans);
