@@ -62,7 +62,7 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
   if(TOKENRING_FAULTS)
     list(APPEND scripts 68_faults)
   endif()
-  find_program(PROMETHEUS prometheus)
+  find_program(PROMETHEUS prometheus) # tier 2 installs it
   if(PROMETHEUS AND NOT TOKENRING_SANITIZE)
     list(APPEND scripts 91_prometheus)
   endif()
