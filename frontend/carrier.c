@@ -234,7 +234,8 @@ static void cors_fields(struct tr_emit *t, const char *origin)
     if (strcmp(origin, "*") != 0)
         tr_carrier_field(t, "Vary", "Origin");
     tr_carrier_field(t, "Access-Control-Expose-Headers",
-                     "x-request-id, request-id, x-tokenring-stream, retry-after, "
+                     "x-request-id, request-id, x-tokenring-stream, retry-after, x-should-retry, "
+                     "idempotency-replayed, "
                      "x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
                      "x-ratelimit-reset-requests, x-ratelimit-limit-tokens, "
                      "x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens");

@@ -278,6 +278,8 @@ def browsers():
         equal(s.get("/health").header("access-control-allow-origin"), ORIGIN, "and an answer")
         st = s.stream("/v1/chat/completions", chat("Hi", max_tokens=1, stream=True)).rest()
         equal(st.head.get("access-control-allow-origin"), ORIGIN, "and a stream")
+        check({"x-tokenring-stream", "retry-after", "x-should-retry", "idempotency-replayed"} <=
+              set(st.head["access-control-expose-headers"].split(", ")), "and what our heads say besides", st.head)
     with Server(cors="*", ledger=False) as s:
         r = preflight(s, "/v1/chat/completions", "POST")
         check(r.status == 204 and r.header("access-control-allow-origin") == "*" and not r.header("vary"),
