@@ -93,7 +93,9 @@ void tr_enter_look(struct tr_stream *s)
         uint32_t now = atomic_load_explicit(&tr_ring_at(shm, slot)->gen, memory_order_acquire);
         if ((int32_t)(now - gen) <= 0)
             return;
-        if (tr_ring_turned_away(shm, slot, gen))
+        /* Forgotten: of many with one key that come at once slots go from hand to hand before all have
+         * looked.  One that was admitted keeps its slot until we let it go, so this one was not. */
+        if (tr_ring_turned_away(shm, slot, gen) || tr_ring_forgotten(shm, slot, gen))
             turned_away(s);
         else
             tr_enter_refuse(s, TR_ERR_ENGINE_LOST);

@@ -160,6 +160,14 @@ enum tr_err tr_ring_turned_away(const struct tr_shm *s, uint32_t slot, uint32_t 
     return was_free && err < TR_ERR_COUNT ? (enum tr_err)err : TR_OK;
 }
 
+bool tr_ring_forgotten(const struct tr_shm *s, uint32_t slot, uint32_t gen)
+{
+    const struct tr_ring *r = tr_ring_at(s, slot);
+    uint64_t w = r ? atomic_load_explicit(&r->past, memory_order_relaxed) : 0;
+    /* The word itself, not `gen`, which is stored after it. */
+    return r && (int32_t)((uint32_t)w - gen) > 0;
+}
+
 void tr_ring_reset(struct tr_shm *s, uint32_t slot)
 {
     TR_ASSERT_ROLE(TR_ROLE_ENGINE);

@@ -188,6 +188,9 @@ int tr_ring_past_of(const struct tr_shm *s, uint32_t slot, uint32_t gen, struct 
  * the present one: it was never admitted. */
 enum tr_err tr_ring_turned_away(const struct tr_shm *s, uint32_t slot, uint32_t gen);
 
+/* Reader.  The two above have nothing to say of that generation any more: another has been and gone since. */
+bool tr_ring_forgotten(const struct tr_shm *s, uint32_t slot, uint32_t gen);
+
 /* Reader.  The generation of the request that is there; 0 when there is none, or it is just being wiped. */
 uint32_t tr_ring_request(const struct tr_shm *s, uint32_t slot);
 

@@ -170,6 +170,39 @@ Test(idempotency, one_that_waits_is_answered_when_no_engine_comes_any_more)
     tr_rig_close(c, false);
 }
 
+/* Slots that were turned away go to others, and are turned away again, before their frontend has looked. */
+static void turn_away_others(const uint32_t gens[], uint32_t n)
+{
+    enum tr_role before = tr_role;
+
+    tr_role = TR_ROLE_ENGINE;
+    for (uint32_t slot = 0; slot < n; slot++)
+        if (tr_ring_at(&rig.shm, slot)->gen != gens[slot])
+            tr_ring_reset(&rig.shm, slot);
+    tr_role = before;
+}
+
+Test(idempotency, turned_away_is_told_however_many_had_the_slot_since)
+{
+    uint32_t gens[32];
+
+    rig.engine.deaf = true;
+    struct tr_rig_client *a = post(PROMPT("")), *b = post(PROMPT(""));
+    rig.engine.deaf = false;
+    for (uint32_t slot = 0; slot < 32; slot++)
+        gens[slot] = tr_ring_at(&rig.shm, slot)->gen;
+    tr_sengine_step(&rig.engine);
+    turn_away_others(gens, 32);
+    receive(b);
+    cr_expect_eq(status_of(b), 409, "%s", b->buf);
+    tr_sengine_text(&rig.engine, slot_of(0), "ab");
+    end_it(slot_of(0));
+    receive(a);
+    cr_expect_eq(status_of(a), 200, "%s", a->buf);
+    tr_rig_close(a, false);
+    tr_rig_close(b, false);
+}
+
 Test(idempotency, turned_away_for_one_that_has_gone_since_it_may_try_again)
 {
     rig.engine.deaf = true;
