@@ -16,11 +16,14 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     RANDOM_BYTES = 24, /* 192 bits: nobody guesses them */
-    KEY_CHARS = RANDOM_BYTES / 3 * 4
+    KEY_CHARS = RANDOM_BYTES / 3 * 4,
+    PART_WAIT_MS = 5000,
+    PART_PAUSE_MS = 10
 };
 
 struct wish {
@@ -162,26 +165,6 @@ static int write_all(int fd, const char *p, size_t len)
     return fsync(fd) < 0 ? -errno : 0;
 }
 
-/* Beside it, then in its place: whoever reads it meanwhile has the old one or the new one. */
-static int replace(const char *path, const struct tr_emit *e, mode_t mode)
-{
-    char part[4096];
-    int ret, n = snprintf(part, sizeof(part), "%s.part", path);
-
-    if (n < 0 || (size_t)n >= sizeof(part))
-        return -ENAMETOOLONG;
-    int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (fd < 0)
-        return -errno;
-    ret = fchmod(fd, mode) < 0 ? -errno : write_all(fd, e->buf, e->len);
-    close(fd);
-    if (!ret && rename(part, path) < 0)
-        ret = -errno;
-    if (ret)
-        unlink(part);
-    return ret;
-}
-
 /* A row a line, so that people and version control see what changed. */
 static void write_file(struct tr_emit *e, const struct tr_keys *keys)
 {
@@ -200,29 +183,84 @@ static void write_file(struct tr_emit *e, const struct tr_keys *keys)
     tr_emit_bytes(e, last, sizeof(last) - 1);
 }
 
-static int add_to_file(const char *path, const struct tr_key *k, struct tr_errbuf *err)
+/* What will be the file lies beside it first: whoever reads it meanwhile has the old one or the new one, and
+ * who adds another row at the same moment waits.  Its descriptor, or a negative error. */
+static int open_part(const char *part, struct tr_errbuf *err)
 {
-    static struct tr_keys keys;
-    struct stat st = {.st_mode = 0600};
-    struct tr_emit e;
+    const struct timespec pause = {.tv_nsec = PART_PAUSE_MS * 1000000l};
+    int fd = -1;
 
-    keys.n = 0;
+    for (unsigned i = 0; fd < 0 && i < PART_WAIT_MS / PART_PAUSE_MS; i++) {
+        fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd < 0 && errno != EEXIST)
+            return tr_errf(err, -errno, "%s cannot be written: %s", part, strerror(errno));
+        if (fd < 0)
+            nanosleep(&pause, NULL);
+    }
+    return fd >= 0
+               ? fd
+               : tr_errf(err, -EEXIST,
+                         "%s is in the way: somebody else adds a key, or was stopped while he did",
+                         part);
+}
+
+/* The rows that are there, and the one that is new. */
+static int read_and_add(const char *path, const struct tr_key *k, struct tr_keys *keys,
+                        mode_t *mode, struct tr_errbuf *err)
+{
+    struct stat st = {.st_mode = 0600};
+
     if (stat(path, &st) == 0) {
-        if (tr_key_file_read(path, &keys, err))
+        if (tr_key_file_read(path, keys, err))
             return -EINVAL;
     } else if (errno != ENOENT) {
         return tr_errf(err, -errno, "%s: %s", path, strerror(errno));
     }
-    if (tr_keys_named(&keys, k->name))
+    if (tr_keys_named(keys, k->name))
         return tr_errf(err, -EEXIST, "%s has a key of this name already", path);
-    if (keys.n == TR_KEYS_MAX)
+    if (keys->n == TR_KEYS_MAX)
         return tr_errf(err, -ENOSPC, "%s is full: at most %d keys", path, TR_KEYS_MAX);
-    keys.row[keys.n++] = *k;
+    keys->row[keys->n++] = *k;
+    *mode = st.st_mode & 0777;
+    return 0;
+}
+
+static int write_part(int fd, const struct tr_keys *keys, mode_t mode)
+{
+    struct tr_emit e;
+
     tr_emit_init(&e);
-    write_file(&e, &keys);
-    int ret = e.failed ? -ENOMEM : replace(path, &e, st.st_mode & 0777);
+    write_file(&e, keys);
+    int ret = e.failed ? -ENOMEM : fchmod(fd, mode) < 0 ? -errno : write_all(fd, e.buf, e.len);
     tr_emit_fini(&e);
-    return ret ? tr_errf(err, ret, "%s cannot be written: %s", path, strerror(-ret)) : 0;
+    return ret;
+}
+
+static int add_to_file(const char *path, const struct tr_key *k, struct tr_errbuf *err)
+{
+    static struct tr_keys keys;
+    char part[4096];
+    mode_t mode = 0;
+    int n = snprintf(part, sizeof(part), "%s.part", path);
+
+    if (n < 0 || (size_t)n >= sizeof(part))
+        return tr_errf(err, -ENAMETOOLONG, "the name of the file is too long");
+    int fd = open_part(part, err);
+    if (fd < 0)
+        return fd;
+    keys.n = 0;
+    int ret = read_and_add(path, k, &keys, &mode, err);
+    if (!ret) {
+        ret = write_part(fd, &keys, mode);
+        if (!ret && rename(part, path) < 0)
+            ret = -errno;
+        if (ret)
+            tr_errf(err, ret, "%s cannot be written: %s", path, strerror(-ret));
+    }
+    close(fd);
+    if (ret)
+        unlink(part);
+    return ret;
 }
 
 static int print_row(const struct tr_key *k)

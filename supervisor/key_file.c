@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const struct tr_key tr_key_defaults = {.weight = 1, .index = TR_KEYS_MAX};
@@ -202,10 +203,23 @@ int tr_key_file_parse(const char *path, const char *text, size_t len, struct tr_
     return ret;
 }
 
+/* A pipe or a device would have the supervisor wait for whoever writes it. */
+static int open_regular(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+
+    if (fd < 0 || (fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))))
+        return fd;
+    close(fd);
+    errno = ENOTSUP;
+    return -1;
+}
+
 /* All of a file; NULL with *err. */
 static char *slurp(const char *path, size_t *len, int *ret, struct tr_errbuf *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open_regular(path);
     char *text = fd < 0 ? NULL : malloc(TR_KEY_FILE_BYTES + 1);
     ssize_t n = text ? 0 : -1;
 
@@ -217,7 +231,8 @@ static char *slurp(const char *path, size_t *len, int *ret, struct tr_errbuf *er
         close(fd);
     if (*ret == 0)
         return text;
-    tr_errf(err, 0, "%s cannot be read: %s", path, strerror(-*ret));
+    tr_errf(err, 0, "%s cannot be read: %s", path,
+            *ret == -ENOTSUP ? "it is not a regular file" : strerror(-*ret));
     free(text);
     return NULL;
 }

@@ -208,6 +208,10 @@ def making_keys():
     equal(json.loads(text)["keys"], [row("ann", keys[0], weight=3, max_streams=4), row("ben", keys[1], admin=True)],
           "the file has their hashes")
     check(all(k not in text for k in keys) and os.stat(path).st_mode & 0o777 == 0o600, "and is nobody's but ours")
+    many = together([lambda i=i: make(f"n{i}", "--file", path) for i in range(8)])
+    with open(path, encoding="utf-8") as f:
+        kept = json.load(f)["keys"]
+    check(all(p.returncode == 0 for p in many) and len(kept) == 10, "none is lost of those that come at once", many, kept)
     p = make("carl")
     key, line = p.stdout.split("\n")[:2]
     equal(json.loads(line), row("carl", key), "without a file the row is printed")

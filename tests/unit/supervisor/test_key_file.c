@@ -5,7 +5,10 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* The hash of the key "tr-" + letter, as a member. */
 static const char *hash_of(char letter)
@@ -105,6 +108,20 @@ Test(key_file, what_is_wrong_is_said_with_its_place)
     cr_expect_str_eq(err.msg, "f: kez: this is not known");
     cr_expect_neq(parse("{\"keys\":[]"), 0);
     cr_expect_eq(strncmp(err.msg, "f: byte 10: ", 12), 0, "%s", err.msg);
+}
+
+Test(key_file, a_pipe_is_refused_and_not_waited_for)
+{
+    char folder[] = "/tmp/tokenring-key-file-XXXXXX", path[64];
+
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/keys", folder);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    keys = (struct tr_keys){0};
+    cr_expect_eq(tr_key_file_read(path, &keys, &err), -ENOTSUP);
+    cr_expect(strstr(err.msg, "not a regular file"), "%s", err.msg);
+    unlink(path);
+    rmdir(folder);
 }
 
 Test(key_file, a_row_that_was_written_is_read_back)
