@@ -25,11 +25,11 @@ def events_at(pieces):
     return out
 
 
-def read_http1(port, body, headers=()):
+def read_http1(port, body):
     """A stream as it comes: [(time, bytes)], its chunks as they are framed."""
     pieces = []
     with contextlib.closing(Conn(port)) as c:
-        c.send(request("POST", COMP, body, headers))
+        c.send(request("POST", COMP, body))
         c.head()
         pieces.append((time.monotonic(), c.buf))
         while b"data: [DONE]\n\n" not in c.buf[-200:]:
@@ -40,14 +40,6 @@ def read_http1(port, body, headers=()):
     return pieces
 
 
-def read_http2(session, body):
-    pieces, f = [], h2_post(session, body)
-    while f.wait(lambda: f.data):
-        pieces.append((time.monotonic(), f.take(len(f.data))))
-    session.close()
-    return pieces
-
-
 def read_http3(front, body):
     import http3  # what it needs is only where it is used
     return http3.post(front.at["http3"], TLS["cert"], COMP, json.dumps(body).encode()).pieces
@@ -55,15 +47,13 @@ def read_http3(front, body):
 
 def delays(read, tap, events=300):
     """What lies between the service's write and the client's read, of each event of one stream that comes
-    through the tap: {"median", "p99", "max"} in ms, `gathered`: how many came together with the one before
-    them, `n`.  read(body) reads it somewhere in front of the tap."""
+    through the tap: {"median", "p99", "max"} in ms.  read(body) reads it somewhere in front of the tap."""
     tap.forget()
     came = events_at(read(force(AB, prompt="x", max_tokens=events, stream=True)))
     left = next((x for x in (events_at(c.answered) for c in tap.calls) if x), [])
     check(len(came) == len(left) == events + 2, "every event came, and nothing else", len(came), len(left))
     late = sorted(1e3 * (b - a) for a, b in zip(left, came)) or [0.0]
-    return {"n": len(late), "median": late[len(late) // 2], "p99": late[len(late) * 99 // 100], "max": late[-1],
-            "gathered": sum(a == b for a, b in zip(came, came[1:]))}
+    return {"median": late[len(late) // 2], "p99": late[len(late) * 99 // 100], "max": late[-1]}
 
 
 def shown(d):
@@ -121,23 +111,21 @@ def seen(result):
 
 # ---- silence ------------------------------------------------------------------------------------
 
-def silence(port, seconds, server_us_per_token, headers=(), stream=True):
+def silence(port, seconds, server_us_per_token, stream=True):
     """A prompt that takes `seconds`; whole: the answer came to its end; what: how it ended otherwise;
-    after: seconds until then; beats: keep-alives."""
+    after: seconds until then."""
     n = max(1, int(seconds * 1e6 / server_us_per_token))
     begin, c = time.monotonic(), Conn(port, wait=seconds + WAIT)
-    out = {"whole": False, "what": "", "beats": 0}
+    out = {"whole": False, "what": ""}
     try:
-        c.send(request("POST", COMP, force(AB, prompt=[81] * n, max_tokens=3, stream=stream), headers))
+        c.send(request("POST", COMP, force(AB, prompt=[81] * n, max_tokens=3, stream=stream)))
         status, _, h = c.head()
-        out["status"] = status
         body = b""
         if h.get("transfer-encoding") == "chunked":
             while (part := c.chunk()):
                 body += part
         else:
             body = c.take(int(h["content-length"]))
-        out["beats"] = body.count(b": keepalive")
         out["whole"] = status == 200 and (body.endswith(b"data: [DONE]\n\n") if stream else b'"usage"' in body)
         out["what"] = "" if out["whole"] else str(status)
     except (OSError, EOFError, ValueError) as e:
@@ -173,9 +161,9 @@ def silences(make, setting, name):
 
 # ---- other carriers -----------------------------------------------------------------------------
 
-def h2_post(session, body, rid="", headers=()):
+def h2_post(session, body, rid=""):
     fields = [(":method", "POST"), (":scheme", "https"), (":authority", "localhost"), (":path", COMP),
-              ("content-type", "application/json"), *headers]
+              ("content-type", "application/json")]
     return session.request(fields + ([("x-request-id", rid)] if rid else []), body=json.dumps(body).encode())
 
 
@@ -262,22 +250,32 @@ def many(front, n, word, max_tokens=30):
     return out
 
 
+DEATHS = (("a service dies before its first byte", 0), ("after it", 2000))  # row, bytes until then
+
+
+def dies(front, bad, good, refuse, name, again):
+    """20 streams, while one of two services dies with every request in its hands, after so many bytes of its
+    answer.  again: before the first one each is to be answered by the other.  For the table."""
+    bad.refuse = refuse
+    bad.forget()
+    good.forget()
+    got = many(front, 20, re.sub(r"\W", "-", f"{name}-{refuse}"))
+    ends, sent = list(got.values()), ids_of(bad) + ids_of(good)
+    twice = [rid for rid in got if sent.count(rid) > 1]
+    check("short" not in ends, f"{name}: what was cut shows as cut", ends)
+    if refuse:
+        equal(twice, [], f"{name}: nothing is sent again behind the first byte")
+    elif again:
+        check(ends == ["whole"] * 20 and twice, f"{name}: each is answered by the other service", ends, len(twice))
+    return "%d of 20 whole, %d cut, %d refused; %d were sent again" % (
+        ends.count("whole"), ends.count("cut"), sum(isinstance(e, int) for e in ends), len(twice))
+
+
 def retries(make, name, setting):
-    """One of two services dies with every request in its hands: before a byte of its answer, and after."""
+    """One of two services dies: before a byte of its answer, and after."""
     with Server(SIM) as s, Tap(s) as bad, Tap(s) as good, make(bad, good) as front:
-        for row, refuse in (("a service dies before its first byte", 0), ("after it", 2000)):
-            bad.refuse = refuse
-            bad.forget()
-            good.forget()
-            ends = list((got := many(front, 20, f"{name}-{refuse}")).values())
-            twice = [rid for rid in got if (ids_of(bad) + ids_of(good)).count(rid) > 1]
-            if refuse:
-                equal(twice, [], f"{name} {setting}: nothing is sent again behind the first byte")
-                check("short" not in ends, f"{name} {setting}: what was cut shows as cut", ends)
-            tell(name, setting, row, "%d of 20 whole, %d cut, %d refused; %d were sent again" % (
-                ends.count("whole"), ends.count("cut"), sum(isinstance(e, int) for e in ends), len(twice)))
-            if setting == "ours" and not refuse:
-                check(ends == ["whole"] * 20 and twice, f"{name}: each is answered by the other service", ends, len(twice))
+        for row, refuse in DEATHS:
+            tell(name, setting, row, dies(front, bad, good, refuse, f"{name} {setting}", setting == "ours"))
 
 
 def drain(make, name, setting, grace=2):

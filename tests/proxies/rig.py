@@ -9,12 +9,11 @@ claims and figures, and tells each figure with tell(proxy, setting, row, words);
 into docs/proxies.md.  PLACE is the venv of requirements.txt."""
 import atexit
 import os
-import ssl
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "system"))
 from lib import *  # noqa: E402
-from tls import TlsConn, TlsSession  # noqa: E402
+from tls import TlsSession  # noqa: E402
 
 PLACE = os.environ.get("PLACE", "")
 TLS = {}  # paths of a certificate for localhost that signs itself, its key, and both in one file
@@ -78,7 +77,6 @@ class Front:
         self.up = [u if isinstance(u, int) else u.port for u in upstreams]
         self.setting, self.options, self.child = setting, options, None
         self.args = {"tls_cert": certificate()["cert"]}  # what tls.py looks for
-        self.context = ssl.create_default_context(cafile=TLS["cert"])
         if not start:
             self.argv = self._prepare()
             return
@@ -143,16 +141,11 @@ class Front:
         self.stop()
         subprocess.run(["rm", "-rf", self.dir], check=False)
 
-    def https(self, **kw):
-        """A connection of HTTP/1 over TLS."""
-        return TlsConn(self.at["https"], self.context, **kw)
-
-    def h2(self, **kw):
+    def h2(self):
         """A session of HTTP/2 over TLS."""
-        return TlsSession(self, self.at["https"], **kw)
+        return TlsSession(self, self.at["https"])
 
-    conn, ask, get, post, raw, stream, responses = (Server.conn, Server.ask, Server.get, Server.post, Server.raw, Server.stream,
-                                                    Server.responses)
+    conn, ask, get, post, stream = Server.conn, Server.ask, Server.get, Server.post, Server.stream
 
 
 class Call:

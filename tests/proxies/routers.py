@@ -191,17 +191,9 @@ def refusals_and_their_breaker():
 def a_service_dies():
     """With requests in its hands: before a byte of their answers another service is asked, behind it none."""
     for router in BOTH:
-        for row, refuse in (("a service dies before its first byte", 0), ("after it", 2000)):
+        for row, refuse in DEATHS:
             with Server(SIM) as s, Tap(s) as bad, Tap(s) as good, router(bad, good, more=["--policy", "round_robin"]) as front:
-                bad.refuse = refuse
-                got = many(front, 20, f"{router.name}-{refuse}")
-                ends, twice = list(got.values()), [rid for rid in got if (ids_of(bad) + ids_of(good)).count(rid) > 1]
-                equal(ends.count("short"), 0, f"{router.name}: what was cut shows as cut")
-                if refuse:
-                    equal(twice, [], f"{router.name}: nothing is sent again behind the first byte")
-                else:
-                    equal(ends, ["whole"] * 20, f"{router.name}: each is answered by the other service")
-                tell("routers", router.name, row, "%d of 20 whole, %d cut; %d were sent again" % (ends.count("whole"), ends.count("cut"), len(twice)))
+                tell("routers", router.name, row, dies(front, bad, good, refuse, router.name, True))
 
 
 def rows_of(replicas, load):
