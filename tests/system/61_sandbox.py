@@ -74,8 +74,11 @@ def on_the_model():
 def replacements_are_confined():
     """Whoever takes the place of a dead process, or of one that was asked to go, has its sandbox too."""
     with Server(frontends=2) as s:
-        for p in s.all_pids()[1:]:
+        killed = s.all_pids()[1:]
+        for p in killed:
             os.kill(p, signal.SIGKILL)
+        # Until then one that is about to die may be taken for the one that follows it.
+        check(until(lambda: not any(living(p) for p in killed)), "everybody is dead")
         whole(s, 2)
         confined(s, "after everybody's death")
         old = set(s.pids["frontend"])
