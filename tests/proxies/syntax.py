@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What deploy/ ships for proxies is read by each of them without a complaint.  Envoy: where PLACE has it."""
+"""nginx, HAProxy and, where PLACE has it, Envoy take what deploy/ ships for them without a complaint."""
 from rig import *
 from envoy import Envoy
 from haproxy import Haproxy
