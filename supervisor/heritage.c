@@ -5,13 +5,13 @@
 #include "base/cpus.h"
 #include "base/gguf.h"
 #include "base/log.h"
+#include "base/model_path.h"
 #include "grammar/build.h"
 #include "grammar/fa.h"
 #include "grammar/program.h"
 #include "ledger/address.h"
 #include "ledger/collector.h"
 #include "shm/quota.h"
-#include "supervisor/model_path.h"
 #include "text/vocab.h"
 
 #include <arpa/inet.h>

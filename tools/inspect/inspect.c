@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inspect/inspect.h"
 
+#include "base/model_path.h"
 #include "client/flags.h"
 #include "inspect/report.h"
 
@@ -20,6 +21,7 @@ static const struct tr_flag table[OPT_COUNT] = {
 };
 
 struct wish {
+    const char *model; /* as the command line has it */
     struct tr_inspect_wish report;
     bool json, help;
 };
@@ -46,7 +48,7 @@ static int set(void *ctx, int id, const char *v, struct tr_errbuf *err)
 
 static void help(FILE *to)
 {
-    fputs("usage: tokenring inspect FILE [flags]\n\n"
+    fputs("usage: tokenring inspect FILE|smollm2 [flags]\n\n"
           "What a GGUF file holds: container, numbers of the model, vocabulary, chat template, "
           "tensors;\n"
           "what it would take in memory; and whether tokenring would serve it, or why not.\n\n",
@@ -70,15 +72,15 @@ static int read_command(struct wish *w, int argc, char **argv, struct tr_errbuf 
     /* The file's name may stand before or behind the flags. */
     int first = argc > 1 && argv[1][0] != '-' ? 1 : 0;
     if (argc > 1 && !first && argv[argc - 1][0] != '-') {
-        w->report.path = argv[argc - 1];
+        w->model = argv[argc - 1];
         argc--;
     } else if (first) {
-        w->report.path = argv[1];
+        w->model = argv[1];
     }
     struct tr_flags flags = {table, OPT_COUNT, "TOKENRING_INSPECT_", set, w};
     int ret = tr_flags_parse(&flags, argc - first, argv + first, err);
-    if (!ret && !w->help && !w->report.path)
-        ret = tr_errf(err, -EINVAL, "which file? (see tokenring inspect --help)");
+    if (!ret && !w->help && !w->model)
+        ret = tr_errf(err, -EINVAL, "which model? (see tokenring inspect --help)");
     return ret;
 }
 
@@ -87,6 +89,7 @@ int tr_inspect_main(int argc, char **argv)
     struct wish w = {0};
     struct tr_errbuf err = {""};
     struct tr_facts f;
+    char path[4096];
 
     if (read_command(&w, argc, argv, &err)) {
         fprintf(stderr, "tokenring inspect: %s\n", err.msg);
@@ -97,7 +100,8 @@ int tr_inspect_main(int argc, char **argv)
         return 0;
     }
     signal(SIGBUS, file_cut);
-    if (tr_facts_open(&f, w.report.path, &err)) {
+    w.report.path = path;
+    if (tr_model_path(w.model, path, sizeof(path), &err) || tr_facts_open(&f, path, &err)) {
         fprintf(stderr, "tokenring inspect: %s\n", err.msg);
         return 1;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "supervisor/model_path.h"
+#include "base/model_path.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static int joined(char *out, size_t cap, const char *a, const char *b, struct tr
     return 0;
 }
 
-int tr_model_cache(char *out, size_t cap, struct tr_errbuf *err)
+static int find_cache(char *out, size_t cap, struct tr_errbuf *err)
 {
     const char *own = getenv("TOKENRING_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
                *home = getenv("HOME");
@@ -36,7 +36,7 @@ int tr_model_path(const char *model, char *out, size_t cap, struct tr_errbuf *er
         return 0;
     }
     char dir[4096];
-    int ret = tr_model_cache(dir, sizeof(dir), err);
+    int ret = find_cache(dir, sizeof(dir), err);
     if (!ret)
         ret = joined(out, cap, dir, "/smollm2.gguf", err);
     if (!ret && stat(out, &st) < 0)
