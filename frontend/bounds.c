@@ -24,6 +24,7 @@ void tr_stream_bounds(const struct tr_frontend_config *c, struct tr_stream_bound
         .unsent = c->stream_buffer + (size_t)TR_EVENT_TEXT_CAP * JSON_BYTES,
         .logprobs = TR_EVENT_ENTRIES * tr_lp_estimate(true, TR_MAX_TOP),
         .access = sizeof(struct tr_access),
+        .access_waiting = TR_ACCESS_WAITING * sizeof(struct tr_access),
         .kept = TR_VIEW_KEPT_BYTES,
         .ws = sizeof(struct tr_ws) + WSLAY_BYTES,
         .ws_stream = sizeof(struct tr_ws_stream) + 2 * sizeof(struct tr_ws_delivery),

@@ -94,6 +94,7 @@ struct tr_stream_bounds {
     size_t unsent;   /* framed and not yet taken by the kernel: --stream-buffer and one event */
     size_t logprobs; /* more in that event if log-probabilities were asked for */
     size_t access;   /* what is noted of each request, until its last byte is acknowledged */
+    size_t access_waiting; /* of all requests of a frontend that are over and wait for that */
     size_t kept; /* of Responses: what the request said, besides; and unsent up to three times */
     size_t ws;   /* a WebSocket besides its connection */
     size_t ws_stream;  /* each of its streams, in place of a connection */

@@ -385,6 +385,11 @@ static void tell_bounds(const struct tr_heritage *h, const struct tr_shm_config 
         (double)b.choice / kib, (double)b.unsent / kib, (double)b.logprobs / kib,
         (double)b.kept / kib, (double)b.access / kib, (double)b.kernel / kib,
         (double)h->opt.stream_buffer / kib);
+    tr_log(
+        TR_LOG_INFO,
+        "requests of a frontend that are over wait for their last byte, at most %.1f MiB of them, "
+        "before they are told in the access log",
+        (double)b.access_waiting / kib / kib);
     tr_log(TR_LOG_INFO,
            "the vocabulary for grammars takes %.1f MiB, made in %.0f ms; a request brings at most "
            "%.1f KiB of one, which a worker of its frontend compiles, one at a time, in at most "
