@@ -2,8 +2,7 @@
 /* frontend/accept.c - see accept.h. */
 #include "frontend/accept.h"
 
-#include <string.h>
-#include <strings.h>
+#include "frontend/http_priv.h"
 
 enum { MOST = 1000 };
 
@@ -12,20 +11,6 @@ struct range {
     bool has_version;
     unsigned q;
 };
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static struct tr_slice trim(struct tr_slice s)
-{
-    while (s.len && is_blank(s.p[0]))
-        s.p++, s.len--;
-    while (s.len && is_blank(s.p[s.len - 1]))
-        s.len--;
-    return s;
-}
 
 /* Takes what stands before the next `end` that is not in a quoted string; *rest goes on behind it. */
 static struct tr_slice take(struct tr_slice *rest, char end)
@@ -43,11 +28,6 @@ static struct tr_slice take(struct tr_slice *rest, char end)
     rest->p += used;
     rest->len -= used;
     return trim(out);
-}
-
-static bool says(struct tr_slice s, const char *word)
-{
-    return s.len == strlen(word) && strncasecmp(s.p, word, s.len) == 0;
 }
 
 /* qvalue = ( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] ); anything else is 0. */
@@ -75,9 +55,9 @@ static void read_parameter(struct tr_slice p, struct range *r)
         value.p++;
         value.len -= 2;
     }
-    if (says(name, "q"))
+    if (same(name, "q"))
         r->q = qvalue(value);
-    else if (says(name, "version")) {
+    else if (same(name, "version")) {
         r->has_version = true;
         r->version = value;
     }
@@ -98,16 +78,16 @@ static struct range read_range(struct tr_slice element)
 /* 0: another type; else the larger, the closer. */
 static unsigned closeness(const struct range *r, const struct tr_media *m, bool named)
 {
-    if (says(r->type, m->type) && says(r->subtype, m->subtype)) {
+    if (same(r->type, m->type) && same(r->subtype, m->subtype)) {
         if (!r->has_version)
             return 3;
-        return says(r->version, m->version) ? 4 : 0;
+        return same(r->version, m->version) ? 4 : 0;
     }
-    if (named || !says(r->subtype, "*"))
+    if (named || !same(r->subtype, "*"))
         return 0;
-    if (says(r->type, m->type))
+    if (same(r->type, m->type))
         return 2;
-    return says(r->type, "*") ? 1 : 0;
+    return same(r->type, "*") ? 1 : 0;
 }
 
 unsigned tr_accept_q(struct tr_slice field, const struct tr_media *m, bool named)

@@ -2,6 +2,8 @@
 /* frontend/traceparent.c - see traceparent.h. */
 #include "frontend/traceparent.h"
 
+#include "frontend/http_priv.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -69,15 +71,6 @@ struct members {
     struct tr_slice m[MEMBERS];
     size_t n, bytes; /* with the commas between them */
 };
-
-static struct tr_slice trim(struct tr_slice v)
-{
-    while (v.len && (*v.p == ' ' || *v.p == '\t'))
-        v.p++, v.len--;
-    while (v.len && (v.p[v.len - 1] == ' ' || v.p[v.len - 1] == '\t'))
-        v.len--;
-    return v;
-}
 
 static bool is_key_mark(char c)
 {
