@@ -95,19 +95,21 @@ static int header_of(const char *p, size_t n, char out[HEADER_BYTES])
 static int read_headers(const char *s, struct curl_slist **list, struct tr_errbuf *err)
 {
     char line[HEADER_BYTES];
-    while (*s) {
+    int ret = 0;
+    while (*s && !ret) {
         size_t n = strcspn(s, ",");
-        if (header_of(s, n, line) < 0)
-            return tr_errf(err, -EINVAL, "--otlp-headers takes NAME=VALUE,NAME=VALUE");
-        struct curl_slist *more = list ? curl_slist_append(*list, line) : NULL;
-        if (list && !more)
-            return tr_errf(err, -ENOMEM, "no memory for --otlp-headers");
-        if (list)
+        bool good = header_of(s, n, line) >= 0;
+        struct curl_slist *more = good && list ? curl_slist_append(*list, line) : NULL;
+        if (!good)
+            ret = tr_errf(err, -EINVAL, "--otlp-headers takes NAME=VALUE,NAME=VALUE");
+        else if (list && !more)
+            ret = tr_errf(err, -ENOMEM, "no memory for --otlp-headers");
+        else if (list)
             *list = more;
         s += n + (s[n] == ',');
     }
     explicit_bzero(line, sizeof(line));
-    return 0;
+    return ret;
 }
 
 int tr_collector_check(const char *url, const char *headers, struct tr_errbuf *err)

@@ -371,8 +371,10 @@ static int start(struct ledger *l)
     int ret = tr_feed_start(l->feed);
     if (!ret)
         ret = tr_otlp_start(l->otlp);
-    if (ret)
-        tr_log(TR_LOG_ERROR, "cannot start the ledger's thread: %s", strerror(-ret));
+    if (!ret)
+        return 0;
+    tr_log(TR_LOG_ERROR, "cannot start the ledger's threads: %s", strerror(-ret));
+    tr_feed_give_up(l->feed); /* it may run already, and is joined */
     return ret;
 }
 

@@ -137,7 +137,7 @@ static void worked(struct tr_otlp *o)
 static bool send_batch(struct tr_otlp *o)
 {
     const struct tr_span *spans[BATCH];
-    struct tr_collector_answer a;
+    struct tr_collector_answer a = {0};
     for (size_t i = 0; i < o->n_batch; i++)
         spans[i] = &o->batch[i];
     tr_span_request(&o->body, spans, o->n_batch, &o->c->facts);
