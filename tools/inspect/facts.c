@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CTX_MIN = 8 /* what a service takes at least */ };
+enum { CTX_MIN = 8, CTX_MAX = 1 << 24 /* what a service takes */ };
 
 const char *const tr_fact_kv_word[TR_FACT_KV_TYPES] = {
     [TR_KV_F16] = "f16", [TR_KV_Q8_0] = "q8_0", [TR_KV_F32] = "f32"};
@@ -96,16 +96,19 @@ static void measure_model(struct tr_facts *f, const char *path)
 }
 
 /* What only shows when the parts are put together. */
-static void compare(struct tr_facts *f)
+static void compare(struct tr_facts *f, const char *path)
 {
+    struct tr_str arch = {"", 0};
+
     if (!f->model)
         return;
     if (f->vocab && tr_vocab_size(f->vocab) != f->model->hp.n_vocab)
         tr_errf(refusal(f), -EINVAL, "the vocabulary has %u tokens, the model %u",
                 tr_vocab_size(f->vocab), f->model->hp.n_vocab);
-    if (f->model->hp.n_ctx < CTX_MIN)
-        tr_errf(refusal(f), -EINVAL, "a context of %u tokens is too small: at least %d",
-                f->model->hp.n_ctx, CTX_MIN);
+    (void)tr_gguf_str(f->g, "general.architecture", &arch); /* it is there: there is a model */
+    if (f->model->hp.n_ctx < CTX_MIN || f->model->hp.n_ctx > CTX_MAX)
+        tr_errf(refusal(f), -EINVAL, "%s: %.*s.context_length is missing or out of range", path,
+                (int)arch.len, arch.p);
     if (!f->kv_block[TR_KV_F16])
         tr_errf(refusal(f), -EINVAL, "KV type f16 cannot hold heads of %u elements",
                 f->model->hp.head_dim);
@@ -121,7 +124,7 @@ int tr_facts_open(struct tr_facts *f, const char *path, struct tr_errbuf *err)
     count_tensors(f);
     open_vocab(f);
     measure_model(f, path);
-    compare(f);
+    compare(f, path);
     return 0;
 }
 
