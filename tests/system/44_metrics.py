@@ -109,6 +109,20 @@ def the_figures_are_those_of_the_load():
 
 
 @test
+def the_ledger_s_lag_ends_when_it_has_caught_up():
+    """Told by the engine, which has nothing to do then."""
+    lag = ("tokenring_ledger_lag_seconds", ())
+    with Server(TINY) as s:
+        pid, = s.processes()["ledger"]
+        os.kill(pid, signal.SIGSTOP)
+        known_load(s, 1)
+        first = until(lambda: exposition.samples(page(s))[lag])
+        check(first and until(lambda: exposition.samples(page(s))[lag] > first), "it grows while the ledger stands still", first)
+        os.kill(pid, signal.SIGCONT)
+        check(until(lambda: exposition.samples(page(s))[lag] == 0), "and is 0 when all is durable")
+
+
+@test
 def an_engine_that_died_holds_nothing():
     with Server(TINY, compat_metrics="on") as s:
         os.kill(s.processes()["engine"][0], signal.SIGKILL)
