@@ -10,8 +10,9 @@
  *   engine     no capabilities (tr_sandbox_prepare); seccomp: memory, threads, its doorbells, log
  *   ledger     no capabilities; Landlock: files in its spool and beside its database, and nothing else;
  *              seccomp: the same as the engine, and files
- *   ledger that writes to a server, or exports traces: the same, but Landlock lets it read every file of its user
- *              (resolver, certificates, passwords) and connect, and seccomp lets it have sockets for it
+ *   ledger that writes to a server, or exports traces: the same, but Landlock lets it read every file
+ *              of its user (resolver, certificates, passwords) and connect, and seccomp lets it have
+ *              sockets for it
  *
  *   I1  entering it needs no privilege, and nothing gives back what it took
  *   I2  it holds for every thread: filters for those there are and those to come, Landlock for those
