@@ -5,6 +5,7 @@
  * Whether a token ends the answer is decided here as the engine decides it (end-of-turn tokens
  * unless ignore_eos, stop ids), so that what is shown is a function of the ids alone and never
  * waits for the terminal state. */
+#include "base/clock.h"
 #include "base/fault.h"
 #include "frontend/gate.h"
 #include "frontend/stream.h"
@@ -151,11 +152,12 @@ static void scan_new(struct tr_stream *s, struct tr_choice *ch, uint64_t n)
         tr_stream_due(s);
 }
 
-/* What is there is used, whoever reads it.  An adopted stream's former tokens are charged already. */
+/* What is there is used, whoever reads it.  An adopted stream's former tokens are charged already, and so is
+ * all of an answer that is told again. */
 static void charge(struct tr_stream *s, struct tr_choice *ch, uint64_t n)
 {
-    if (n > ch->charged) {
-        tr_gate_tokens(s->fe, s->ask->who, n - ch->charged);
+    if (n > ch->charged && !s->replay) {
+        tr_gate_tokens(s->fe, s->ask->who, tr_now_ns(), n - ch->charged);
         ch->charged = n;
     }
 }

@@ -3,6 +3,7 @@
 #include "frontend/enter.h"
 
 #include "base/clock.h"
+#include "frontend/gate.h"
 #include "frontend/idempotency.h"
 #include "frontend/stream_priv.h"
 
@@ -56,6 +57,7 @@ static void turned_away(struct tr_stream *s)
 {
     struct tr_exchange *x = let_go(s);
 
+    tr_gate_take_back(s->fe, s->ask->who, s->ask->stage.submitted_ns, s->prompt_charged);
     if (!tr_idempotency_answer(s->fe, x, s->ask, s->dialect, s->frame)) {
         tr_stat_add(s->fe->stat, TR_STAT_REFUSED_UNAVAILABLE, 1);
         tr_exchange_error(x, TR_ERR_OVERLOADED,

@@ -144,7 +144,8 @@ enum tr_err tr_gate_request(struct tr_fe *fe, struct tr_exchange *x, const struc
                          tr_quota_wait(m.tokens, 0)});
     if (!full)
         return TR_OK;
-    return refuse(fe, x, wait, why, "This key may send %u requests in a minute; try again in %u s.",
+    return refuse(fe, x, wait, why,
+                  "Requests of this key in a minute: at most %u.  Try again in %u s.",
                   key->requests_per_min, wait);
 }
 
@@ -179,10 +180,11 @@ enum tr_err tr_gate_stream(struct tr_fe *fe, struct tr_exchange *x, const struct
     uint64_t most = key->max_streams;
     uint64_t running = most ? tr_quota_running(fe->shm, key->index) : 0;
     if (most && streams > most)
-        return refuse(fe, x, 1, why, "This key may have %llu streams at a time, not %u choices.",
+        return refuse(fe, x, 1, why,
+                      "Streams of this key at a time: at most %llu.  This request asks for %u.",
                       (unsigned long long)most, streams);
     if (most && running + streams > most)
-        return refuse(fe, x, 1, why, "This key may have %llu streams at a time; %llu are running.",
+        return refuse(fe, x, 1, why, "Streams of this key at a time: at most %llu.  Running: %llu.",
                       (unsigned long long)most, (unsigned long long)running);
     return check_tokens(fe, x, key, prompt, why);
 }
@@ -199,8 +201,14 @@ void tr_gate_end(struct tr_fe *fe, const struct tr_key *key, uint32_t streams)
         tr_quota_end(fe->shm, key->index, streams);
 }
 
-void tr_gate_tokens(struct tr_fe *fe, const struct tr_key *key, uint64_t n)
+void tr_gate_tokens(struct tr_fe *fe, const struct tr_key *key, uint64_t now_ns, uint64_t n)
 {
     if (n && is_counted(fe, key) && key->tokens_per_min)
-        tr_quota_tokens(fe->shm, key->index, tr_now_ns(), n);
+        tr_quota_tokens(fe->shm, key->index, now_ns, n);
+}
+
+void tr_gate_take_back(struct tr_fe *fe, const struct tr_key *key, uint64_t then_ns, uint64_t n)
+{
+    if (n && is_counted(fe, key) && key->tokens_per_min)
+        tr_quota_take_back(fe->shm, key->index, then_ns, n);
 }

@@ -10,7 +10,7 @@
  *   requests   in 60 s: each POST that may start work (a WebSocket's start, a request in a call of gRPC),
  *              whatever becomes of it, but for one that is refused by a limit
  *   tokens     in 60 s: a request begins if its prompt still fits; prompt and answer count as they come, and
- *              what runs is not cut
+ *              what runs is not cut; nothing counts of an answer that is told again (idempotency.h)
  *   streams    running at a time, each choice being one */
 #ifndef TR_FRONTEND_GATE_H
 #define TR_FRONTEND_GATE_H
@@ -36,7 +36,8 @@ enum tr_err tr_gate_stream(struct tr_fe *fe, struct tr_exchange *x, const struct
 /* Streams of this key begin, or are over. */
 void tr_gate_begin(struct tr_fe *fe, const struct tr_key *key, uint32_t streams);
 void tr_gate_end(struct tr_fe *fe, const struct tr_key *key, uint32_t streams);
-/* It has used n more tokens. */
-void tr_gate_tokens(struct tr_fe *fe, const struct tr_key *key, uint64_t n);
+/* It has used n more tokens; or it has not, after all, used n of those that were charged at then_ns. */
+void tr_gate_tokens(struct tr_fe *fe, const struct tr_key *key, uint64_t now_ns, uint64_t n);
+void tr_gate_take_back(struct tr_fe *fe, const struct tr_key *key, uint64_t then_ns, uint64_t n);
 
 #endif

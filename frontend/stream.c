@@ -398,7 +398,8 @@ void tr_stream_start(struct tr_fe *fe, struct tr_exchange *x, struct tr_ask *ask
             tr_ask_close(ask);
         return;
     }
-    tr_gate_tokens(fe, ask->who, prompt_tokens(ask));
+    s->prompt_charged = prompt_tokens(ask);
+    tr_gate_tokens(fe, ask->who, ask->stage.submitted_ns, s->prompt_charged);
     tr_ask_admitted(ask);
     tr_stream_enter(s, &ad);
     tr_stream_runs(s);

@@ -128,7 +128,8 @@ struct tr_stream {
     struct event timer; /* fires at or before the next thing that time does to it */
     uint64_t armed_ns;  /* when; 0: not armed */
 
-    uint64_t submitted; /* as in struct tr_admitted */
+    uint64_t submitted;      /* as in struct tr_admitted */
+    uint64_t prompt_charged; /* tokens of prompts that its key was charged then (gate.h) */
     struct tr_stream_id name;
     char stream_id[TR_STREAM_ID_BYTES];
     char id[64];        /* with the dialect's prefix */

@@ -83,6 +83,16 @@ void tr_quota_tokens(struct tr_shm *s, uint32_t key, uint64_t now_ns, uint64_t n
                           memory_order_relaxed);
 }
 
+void tr_quota_take_back(struct tr_shm *s, uint32_t key, uint64_t then_ns, uint64_t n)
+{
+    uint32_t second = second_of(then_ns);
+    struct tr_quota_second *p = &own(s, key)->at[second % TR_QUOTA_SECONDS];
+    uint64_t had = atomic_load_explicit(&p->tokens, memory_order_relaxed);
+
+    if (atomic_load_explicit(&p->second, memory_order_relaxed) == second)
+        atomic_store_explicit(&p->tokens, had > n ? had - n : 0, memory_order_relaxed);
+}
+
 /* ---- all ---- */
 
 /* Whether this area was ever anybody's. */

@@ -28,19 +28,19 @@ enum {
 };
 
 struct tr_quota_second {
-    /*                              frontend writes   frontends read   what */
-    _Atomic uint32_t
-        second; /*     release           acquire          1 + of the clock; 0: being emptied */
-    _Atomic uint32_t requests; /*   seq_cst           seq_cst          counted in it */
-    _Atomic uint64_t tokens;   /*     relaxed           relaxed          of prompts and answers */
+    /*                            its writer  readers  what */
+    _Atomic uint32_t second;   /* release     acquire  1 + of the clock; 0: being emptied */
+    _Atomic uint32_t requests; /* seq_cst     seq_cst  counted in it */
+    _Atomic uint64_t tokens;   /* relaxed     relaxed  of prompts and answers */
 };
 
+/* Its writer is the frontend that has the area.  Another one that comes into it makes `ended` what `started`
+ * is before it sets `epoch` and counts. */
 struct tr_quota {
-    TR_LINE _Atomic uint64_t started; /* seq_cst      seq_cst          streams ever begun */
-    _Atomic uint64_t ended;           /*        seq_cst         seq_cst          of them over */
-    _Atomic uint32_t
-        epoch; /*        release         acquire          who counts, tr_shm.my_epoch; before
-                             *                                         another counts, ended = started */
+    /*                                   its writer  readers  what */
+    TR_LINE _Atomic uint64_t started; /* seq_cst     seq_cst  streams ever begun */
+    _Atomic uint64_t ended;           /* seq_cst     seq_cst  of them over */
+    _Atomic uint32_t epoch;           /* release     acquire  who counts: tr_shm.my_epoch */
     TR_LINE struct tr_quota_second at[TR_QUOTA_SECONDS]; /* second s at s % TR_QUOTA_SECONDS */
 };
 
@@ -52,6 +52,8 @@ void tr_quota_begin(struct tr_shm *s, uint32_t key, uint32_t streams);
 void tr_quota_end(struct tr_shm *s, uint32_t key, uint32_t streams);
 void tr_quota_request(struct tr_shm *s, uint32_t key, uint64_t now_ns);
 void tr_quota_tokens(struct tr_shm *s, uint32_t key, uint64_t now_ns, uint64_t n);
+/* Takes back n of those that were counted at then_ns, if that second is still there. */
+void tr_quota_take_back(struct tr_shm *s, uint32_t key, uint64_t then_ns, uint64_t n);
 
 /* ---- over all frontends ---- */
 

@@ -173,6 +173,21 @@ def a_key_is_that_of_one_api_key():
 
 
 @test
+def an_answer_that_is_told_again_uses_nothing():
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        json.dump({"keys": [dict(name="ann", tokens_per_min=1000,
+                                 sha256=hashlib.sha256(b"tr-ann-0123456789").hexdigest())]}, f)
+        f.flush()
+        with Server(TINY, frontends=2, api_keys=f.name) as s:
+            for path, body in SHAPES["completions"], SHAPES["chat, streamed"]:
+                got = [ask(s, path, body, key(path) + ["Authorization: Bearer tr-ann-0123456789"]) for _ in range(3)]
+                check(replayed(got[1]) and replayed(got[2]), f"{path}: told again", got)
+                left = [int(r.header("x-ratelimit-remaining-tokens")) for r in got]
+                check(left[1] < left[0], f"{path}: the first one is charged", left)
+                check(left[2] >= left[1], f"{path}: the second is not", left)
+
+
+@test
 def over_http2_and_grpc():
     """And where one head is that of many requests, it is nobody's."""
     with Server(TINY, frontends=2, grpc_port=0) as s:

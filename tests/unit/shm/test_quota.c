@@ -71,6 +71,20 @@ Test(quota, a_second_counts_for_sixty_seconds_and_not_for_two_more)
     cr_expect_eq(look(0, 165 * S + 5).all_requests, 1);
 }
 
+Test(quota, tokens_are_taken_back_from_the_second_they_were_counted_in)
+{
+    be(0, 1);
+    tr_quota_tokens(&rig.s, 0, 100 * S, 50);
+    tr_quota_tokens(&rig.s, 0, 101 * S, 7);
+    tr_quota_take_back(&rig.s, 0, 100 * S, 20);
+    cr_expect_eq(look(0, 101 * S).tokens[1], 30);
+    tr_quota_take_back(&rig.s, 0, 101 * S, 9); /* never less than none */
+    cr_expect_eq(look(0, 101 * S).all_tokens, 30);
+    tr_quota_tokens(&rig.s, 0, 164 * S, 5); /* the same place as 100 */
+    tr_quota_take_back(&rig.s, 0, 100 * S, 3);
+    cr_expect_eq(look(0, 164 * S).all_tokens, 5);
+}
+
 Test(quota, the_dead_run_nothing_and_their_minute_counts)
 {
     be(1, 7);
