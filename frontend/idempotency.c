@@ -13,9 +13,7 @@ static const char HEADER[] = "Idempotency-Key";
 
 /* ---- the header ---- */
 
-/* A structured field's string (RFC 9651) without parameters, or the same without its quotes.  Its length,
- * or -EINVAL. */
-static int read_key(struct tr_slice v, char out[TR_IDEMPOTENCY_BYTES])
+int tr_idempotency_parse(struct tr_slice v, char out[TR_IDEMPOTENCY_BYTES])
 {
     bool quoted = v.len >= 2 && v.p[0] == '"' && v.p[v.len - 1] == '"';
     int n = 0;
@@ -23,11 +21,10 @@ static int read_key(struct tr_slice v, char out[TR_IDEMPOTENCY_BYTES])
     if (quoted)
         v = (struct tr_slice){v.p + 1, v.len - 2};
     for (size_t i = 0; i < v.len; i++) {
-        char c = v.p[i];
-        bool escaped = quoted && c == '\\';
+        bool escaped = quoted && v.p[i] == '\\';
         if (escaped && ++i == v.len)
             return -EINVAL;
-        c = v.p[i];
+        char c = v.p[i];
         bool special = c == '"' || c == '\\';
         if (c > 0x7e || c < (quoted ? 0x20 : 0x21) || special != escaped ||
             n == TR_IDEMPOTENCY_BYTES)
@@ -71,7 +68,8 @@ int tr_idempotency_read(const struct tr_http_request *rq, enum tr_api api, enum 
 
     if (!v.p || rq->is_one_of_many || !a->fe->cfg->idempotency_ns)
         return 0;
-    int n = tr_http_field_count(rq->http, "idempotency-key") == 1 ? read_key(v, key) : -EINVAL;
+    int n = tr_http_field_count(rq->http, "idempotency-key") == 1 ? tr_idempotency_parse(v, key)
+                                                                  : -EINVAL;
     if (n < 0)
         return tr_fault_set(f, TR_ERR_BAD_PARAM, HEADER,
                             "%s must be one string of 1 to %d printable ASCII characters, with or "

@@ -21,6 +21,10 @@
 
 enum { TR_IDEMPOTENCY_BYTES = 255 /* of the key, at most */ };
 
+/* The header's value: a structured field's string (RFC 9651) without parameters, or the same without its
+ * quotes.  How many characters the key has, or -EINVAL. */
+int tr_idempotency_parse(struct tr_slice v, char out[TR_IDEMPOTENCY_BYTES]);
+
 /* a->idem from the header, if there is one, --idempotency-s is not 0 and the carrier has a head for each
  * request; a->key and the body must be there.  0, or -EINVAL with *f. */
 int tr_idempotency_read(const struct tr_http_request *rq, enum tr_api api, enum tr_frame frame,
