@@ -46,8 +46,8 @@ int tr_constrain_start(struct tr_constrain *c, uint64_t *bytes);
 /* Begins at the beginning of a program.  `image` is borrowed until tr_constrain_drop.  0, or -EINVAL if it
  * is no program. */
 int tr_constrain_open(struct tr_constrain *c, uint32_t slot, const uint8_t *image, uint32_t len);
-void tr_constrain_drop(struct tr_constrain *c,
-                       uint32_t slot); /* c may be NULL, or have nothing there */
+/* c may be NULL, or have nothing there. */
+void tr_constrain_drop(struct tr_constrain *c, uint32_t slot);
 bool tr_constrain_has(const struct tr_constrain *c, uint32_t slot);
 
 /* A token was published.  False: no answer goes on like this, or its matcher has met a bound. */
