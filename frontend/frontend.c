@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "frontend/api.h"
+#include "frontend/digest.h"
 #include "frontend/listen.h"
 #include "sandbox/sandbox.h"
 
@@ -118,6 +119,8 @@ static bool drained(struct body *b)
 static int open_all(struct body *b, struct tr_shm *s, const struct tr_frontend_config *c,
                     struct tr_errbuf *err)
 {
+    if (tr_digest_load())
+        return tr_errf(err, -ENOSYS, "OpenSSL has no SHA-256");
     int ret = tr_fe_open(&b->fe, s, c, err);
     if (ret)
         return ret;

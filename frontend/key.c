@@ -4,20 +4,18 @@
 
 #include "frontend/http_priv.h"
 
+#include <openssl/crypto.h>
+
 enum { TRIES = 8 /* keys of one head: each costs a hash and a walk through the table */ };
 
-const struct tr_key *tr_keys_match(const struct tr_keys *k, const uint8_t hash[TR_SHA256_BYTES])
+const struct tr_key *tr_keys_match(const struct tr_keys *k, const uint8_t hash[TR_DIGEST_BYTES])
 {
-    uint32_t at = 0; /* 1 + the row; hashes differ, so one at most */
+    const struct tr_key *found = NULL; /* hashes differ, so there is one at most */
 
-    for (uint32_t i = 0; i < k->n; i++) {
-        uint32_t differs = 0;
-        for (unsigned b = 0; b < TR_SHA256_BYTES; b++)
-            differs |= (uint32_t)(k->row[i].hash[b] ^ hash[b]);
-        at |= (i + 1) &
-              (0u - ((differs - 1) >> 31)); /* all ones if nothing differs, without a branch */
-    }
-    return at ? &k->row[at - 1] : NULL;
+    for (uint32_t i = 0; i < k->n; i++)
+        if (CRYPTO_memcmp(k->row[i].hash, hash, TR_DIGEST_BYTES) == 0)
+            found = &k->row[i];
+    return found;
 }
 
 const struct tr_key *tr_keys_named(const struct tr_keys *k, const char *name)
@@ -39,17 +37,15 @@ struct search {
 
 static void try(struct search *s, struct tr_slice key)
 {
-    uint8_t hash[TR_SHA256_BYTES];
+    uint8_t hash[TR_DIGEST_BYTES];
     const struct tr_key *match = NULL;
 
     if (s->tried++ >= TRIES) {
         s->bad = true;
         return;
     }
-    if (key.len && key.len <= TR_KEY_TEXT_BYTES) {
-        tr_sha256(key.p, key.len, hash);
+    if (key.len && key.len <= TR_KEY_TEXT_BYTES && tr_digest(key.p, key.len, hash) == 0)
         match = tr_keys_match(s->keys, hash);
-    }
     s->bad |= match && s->found && match != s->found;
     if (match)
         s->found = match;

@@ -14,11 +14,12 @@
  *   Sec-WebSocket-Protocol: tokenring.events.v1, tokenring.key.KEY
  *                                 what a page can send that opens a WebSocket: it has no other way
  *
- * Pure.  The table is compared to its end, whatever is found in it, so that the time says nothing. */
+ * Any process; nothing here has a state.  The table is compared to its end, whatever is found in it, so
+ * that the time says nothing. */
 #ifndef TR_FRONTEND_KEY_H
 #define TR_FRONTEND_KEY_H
 
-#include "base/sha256.h"
+#include "frontend/digest.h"
 #include "frontend/http.h"
 #include "shm/request.h"
 
@@ -33,10 +34,9 @@ enum {
 #define TR_KEY_PROTOCOL "tokenring.key." /* and the key: a subprotocol of a WebSocket */
 
 struct tr_key {
-    char
-        name[TR_KEY_BYTES]; /* printable ASCII without blanks, 1 .. 63 bytes: the key's id in rings,
-                              * records and logs */
-    uint8_t hash[TR_SHA256_BYTES];
+    /* Printable ASCII without blanks, 1 .. 63 bytes: the key's id in rings, records and logs. */
+    char name[TR_KEY_BYTES];
+    uint8_t hash[TR_DIGEST_BYTES];
     bool admin;                /* may see what the service is doing */
     uint32_t index;            /* of its counters (shm/quota.h); TR_KEYS_MAX: it has none */
     int32_t priority;          /* added to that of its requests; lower goes first */
@@ -53,7 +53,7 @@ struct tr_keys {
 };
 
 /* The key with this hash, or NULL. */
-const struct tr_key *tr_keys_match(const struct tr_keys *k, const uint8_t hash[TR_SHA256_BYTES]);
+const struct tr_key *tr_keys_match(const struct tr_keys *k, const uint8_t hash[TR_DIGEST_BYTES]);
 
 /* The key of a name, or NULL. */
 const struct tr_key *tr_keys_named(const struct tr_keys *k, const char *name);
@@ -64,7 +64,7 @@ enum tr_key_found {
     TR_KEY_GOOD
 };
 
-/* Which key a head brings. */
+/* Which key a head brings; *found is NULL unless it is GOOD.  Without memory for a hash none is known. */
 enum tr_key_found tr_keys_find(const struct tr_keys *k, const struct tr_http *h,
                                const struct tr_key **found);
 

@@ -2,10 +2,11 @@
 #include "frontend/page.h"
 
 #include "base/assert.h"
+#include "frontend/digest.h"
+#include "shm/trace.h"
 
 #include <errno.h>
 #include <openssl/evp.h>
-#include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,12 +17,13 @@ __asm__(".pushsection .rodata\n"
         ".popsection\n");
 extern const char tr_page_begin[], tr_page_end[];
 
-enum { HASH_TEXT = 4 * ((SHA256_DIGEST_LENGTH + 2) / 3) + 1 };
+enum { HASH_TEXT = 4 * ((TR_DIGEST_BYTES + 2) / 3) + 1, TAG_DIGITS = 32 };
+_Static_assert(TR_PAGE_TAG_BYTES == TAG_DIGITS + sizeof("\"\""), "quoted");
 
 /* The hash of what is between the only <name> and the only </name>, as a policy has it. */
 static int hash_element(const char *html, size_t len, const char *name, char out[HASH_TEXT])
 {
-    unsigned char sum[SHA256_DIGEST_LENGTH];
+    unsigned char sum[TR_DIGEST_BYTES];
     char open[16], close[16];
     size_t n_open = (size_t)snprintf(open, sizeof(open), "<%s>", name);
     size_t n_close = (size_t)snprintf(close, sizeof(close), "</%s>", name);
@@ -33,23 +35,27 @@ static int hash_element(const char *html, size_t len, const char *name, char out
     const char *to = memmem(from, (size_t)(end - from), close, n_close);
     if (!to)
         return -EINVAL;
-    SHA256((const unsigned char *)from, (size_t)(to - from), sum);
+    if (tr_digest(from, (size_t)(to - from), sum))
+        return -ENOMEM;
     EVP_EncodeBlock((unsigned char *)out, sum, sizeof(sum));
     return 0;
 }
 
 int tr_page_describe(const char *html, size_t len, struct tr_page_head *h)
 {
-    unsigned char sum[SHA256_DIGEST_LENGTH];
+    unsigned char sum[TR_DIGEST_BYTES];
     char script[HASH_TEXT], style[HASH_TEXT];
 
-    if (hash_element(html, len, "script", script) || hash_element(html, len, "style", style))
-        return -EINVAL;
-    SHA256((const unsigned char *)html, len, sum);
+    int ret = hash_element(html, len, "script", script);
+    if (!ret)
+        ret = hash_element(html, len, "style", style);
+    if (!ret)
+        ret = tr_digest(html, len, sum);
+    if (ret)
+        return ret;
     h->tag[0] = '"';
-    for (size_t i = 0; i < 16; i++)
-        snprintf(h->tag + 1 + 2 * i, 3, "%02x", sum[i]);
-    memcpy(h->tag + 33, "\"", 2);
+    tr_trace_hex(sum, TAG_DIGITS / 2, h->tag + 1);
+    memcpy(h->tag + 1 + TAG_DIGITS, "\"", 2);
     int n = snprintf(h->policy, sizeof(h->policy),
                      "default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; "
                      "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -73,8 +79,12 @@ void tr_page_get(struct tr_exchange *x, const struct tr_http_request *rq, void *
     size_t len = (size_t)(tr_page_end - tr_page_begin);
 
     (void)ctx;
-    if (!head.tag[0])
-        TR_ASSERT(tr_page_describe(tr_page_begin, len, &head) == 0);
+    int ret = head.tag[0] ? 0 : tr_page_describe(tr_page_begin, len, &head);
+    TR_ASSERT(ret != -EINVAL);
+    if (ret) {
+        tr_exchange_error(x, TR_ERR_INTERNAL, NULL, NULL);
+        return;
+    }
     tr_exchange_header(x, "ETag", head.tag);
     tr_exchange_header(x, "Cache-Control", "no-cache"); /* asks each time, and is told 304 */
     tr_exchange_header(x, "Content-Security-Policy", head.policy);

@@ -22,7 +22,8 @@ struct tr_page_head {
     char policy[TR_PAGE_POLICY_BYTES]; /* Content-Security-Policy */
 };
 
-/* 0, or -EINVAL if the page has not exactly one <script> and one <style>, both without attributes. */
+/* 0; -EINVAL if the page has not exactly one <script> and one <style>, both without attributes; or what
+ * tr_digest says.  *h is as it was then. */
 int tr_page_describe(const char *html, size_t len, struct tr_page_head *h);
 
 /* Whether an If-None-Match names the tag; weak ones are compared as if they were not. */

@@ -4,6 +4,7 @@
 #include "supervisor/heritage.h"
 
 #include "base/log.h"
+#include "shm/trace.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,21 +16,16 @@ enum { SHORT_KEY = 16 }; /* characters of an admin key that somebody might guess
 
 /* ---- reading ---- */
 
-/* The command line's own copy does not outlive the start: core dumps and /proc show nothing. */
+/* The command line's own copy does not outlive the start: core dumps and /proc show nothing.  Its hash,
+ * which stays, is that of the table's last row. */
 static void hide_admin_key(struct tr_heritage *h)
 {
+    static const char lead[] = "sha256:";
     char *given = (char *)h->opt.admin_key;
-    size_t len = strlen(given);
 
-    if (strncmp(given, "sha256:", 7) == 0) {
-        snprintf(h->admin_key, sizeof(h->admin_key), "%s", given);
-    } else {
-        uint8_t hash[TR_SHA256_BYTES];
-        tr_sha256(given, len, hash);
-        memcpy(h->admin_key, "sha256:", 7);
-        tr_sha256_format(hash, h->admin_key + 7);
-    }
-    explicit_bzero(given, len);
+    memcpy(h->admin_key, lead, sizeof(lead) - 1);
+    tr_trace_hex(h->keys.row[h->keys.n - 1].hash, TR_DIGEST_BYTES, h->admin_key + sizeof(lead) - 1);
+    explicit_bzero(given, strlen(given));
     h->opt.admin_key = h->admin_key;
 }
 
@@ -42,6 +38,14 @@ static int read_table(struct tr_heritage *h, struct tr_keys *out, struct tr_errb
     if (!ret)
         tr_key_places_give(&h->key_places, out);
     return ret || !*h->opt.admin_key ? ret : tr_key_file_admin(h->opt.admin_key, out, err);
+}
+
+/* How many keys the file has: that of --admin-key is in none. */
+static void say_table(const struct tr_heritage *h, const char *more)
+{
+    uint32_t n = h->keys.n - !!*h->opt.admin_key;
+
+    tr_log(TR_LOG_INFO, "%u API key%s in %s%s", n, n == 1 ? "" : "s", h->opt.api_keys, more);
 }
 
 int tr_heritage_read_keys(struct tr_heritage *h, struct tr_errbuf *err)
@@ -61,7 +65,7 @@ int tr_heritage_read_keys(struct tr_heritage *h, struct tr_errbuf *err)
     if (len)
         hide_admin_key(h);
     if (h->keys.needed)
-        tr_log(TR_LOG_INFO, "%u API keys in %s", h->keys.n - !!len, h->opt.api_keys);
+        say_table(h, "");
     h->frontend.keys = &h->keys;
     return 0;
 }
@@ -71,6 +75,7 @@ void tr_heritage_reload_keys(struct tr_heritage *h)
     static struct tr_keys next;
     struct tr_errbuf err;
     uint32_t gone = 0, come = 0;
+    char more[48];
 
     if (!*h->opt.api_keys)
         return;
@@ -83,8 +88,8 @@ void tr_heritage_reload_keys(struct tr_heritage *h)
     for (uint32_t i = 0; i < next.n; i++)
         come += !tr_keys_match(&h->keys, next.row[i].hash);
     h->keys = next;
-    tr_log(TR_LOG_INFO, "%u API keys in %s: %u are new, %u are gone", next.n - !!*h->opt.admin_key,
-           h->opt.api_keys, come, gone);
+    snprintf(more, sizeof(more), ": %u new, %u gone", come, gone);
+    say_table(h, more);
 }
 
 void tr_heritage_drop_secrets(struct tr_heritage *h)

@@ -33,7 +33,7 @@ struct wish {
 
 static int usage(FILE *to, int status)
 {
-    int64_t min, max;
+    const struct tr_key_setting *s;
 
     fprintf(to,
             "usage: tokenring key NAME [flags]\n\n"
@@ -42,15 +42,13 @@ static int usage(FILE *to, int status)
             "  --file FILE            add the row to this file instead; it is made if it is not "
             "there\n"
             "  --admin                the key may ask /debug/streams too\n");
-    for (unsigned i = 0; tr_key_setting(i, &min, &max); i++) {
+    for (unsigned i = 0; (s = tr_key_setting(i)); i++) {
         char flag[40];
-        size_t n = (size_t)snprintf(flag, sizeof(flag), "--%s N", tr_key_setting(i, &min, &max));
+        size_t n = (size_t)snprintf(flag, sizeof(flag), "--%s N", s->name);
         for (size_t k = 0; k < n; k++)
             flag[k] = flag[k] == '_' ? '-' : flag[k];
-        fprintf(to, "  %-22s %lld to %lld%s\n", flag, (long long)min, (long long)max,
-                i == 0   ? "; added to that of its requests, lower goes first"
-                : i == 1 ? "; its share when keys compete"
-                         : "; 0: no limit");
+        fprintf(to, "  %-22s %lld to %lld; %s\n", flag, (long long)s->min, (long long)s->max,
+                s->about);
     }
     return status;
 }
@@ -132,7 +130,7 @@ static int read_line(struct wish *w, int argc, char **argv)
 /* ---- the key ---- */
 
 /* "tr-" and characters that may stand in every field a key can come in, a WebSocket's protocol too. */
-static void make_key(struct tr_key *k, char text[3 + KEY_CHARS + 1])
+static int make_key(struct tr_key *k, char text[3 + KEY_CHARS + 1])
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     uint8_t r[RANDOM_BYTES];
@@ -147,8 +145,8 @@ static void make_key(struct tr_key *k, char text[3 + KEY_CHARS + 1])
             *p++ = digits[v >> (18 - 6 * d) & 63];
     }
     *p = '\0';
-    tr_sha256(text, strlen(text), k->hash);
     explicit_bzero(r, sizeof(r));
+    return tr_digest(text, strlen(text), k->hash);
 }
 
 /* ---- the file ---- */
@@ -286,7 +284,10 @@ int tr_key_command_main(int argc, char **argv)
         return usage(stdout, 0);
     if (read_line(&w, argc, argv))
         return 2;
-    make_key(&w.key, text);
+    if (make_key(&w.key, text)) {
+        fprintf(stderr, "tokenring key: OpenSSL cannot make a SHA-256\n");
+        return 1;
+    }
     if (w.file && add_to_file(w.file, &w.key, &err)) {
         fprintf(stderr, "tokenring key: %s\n", err.msg);
         return 1;

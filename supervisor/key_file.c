@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/emit.h"
 #include "base/json.h"
+#include "shm/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,49 +19,51 @@ const struct tr_key tr_key_defaults = {.weight = 1, .index = TR_KEYS_MAX};
 
 /* ---- limits ---- */
 
-static const struct setting {
-    const char *name;
-    int64_t min, max;
-} settings[] = {
-    {"priority", -TR_KEY_PRIORITY_MAX, TR_KEY_PRIORITY_MAX},
-    {"weight", 1, TR_KEY_WEIGHT_MAX},
-    {"max_streams", 0, 1 << 20},
-    {"requests_per_min", 0, 1 << 30},
-    {"tokens_per_min", 0, 1ll << 50},
-};
-enum { N_SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+enum { PRIORITY, WEIGHT, STREAMS, REQUESTS, TOKENS, N_SETTINGS };
 
-const char *tr_key_setting(unsigned i, int64_t *min, int64_t *max)
+static const struct tr_key_setting settings[N_SETTINGS] = {
+    [PRIORITY] = {"priority", "added to that of its requests, lower goes first",
+                  -TR_KEY_PRIORITY_MAX, TR_KEY_PRIORITY_MAX},
+    [WEIGHT] = {"weight", "its share when keys compete", 1, TR_KEY_WEIGHT_MAX},
+    [STREAMS] = {"max_streams", "0: no limit", 0, 1 << 20},
+    [REQUESTS] = {"requests_per_min", "0: no limit", 0, 1 << 30},
+    [TOKENS] = {"tokens_per_min", "0: no limit", 0, 1ll << 50},
+};
+
+const struct tr_key_setting *tr_key_setting(unsigned i)
 {
-    if (i >= N_SETTINGS)
-        return NULL;
-    *min = settings[i].min;
-    *max = settings[i].max;
-    return settings[i].name;
+    return i < N_SETTINGS ? &settings[i] : NULL;
 }
 
-int tr_key_set(struct tr_key *k, const char *name, size_t len, int64_t value)
+static unsigned find_setting(const char *name, size_t len)
 {
     unsigned i = 0;
 
     while (i < N_SETTINGS &&
            (strlen(settings[i].name) != len || memcmp(settings[i].name, name, len) != 0))
         i++;
+    return i;
+}
+
+int tr_key_set(struct tr_key *k, const char *name, size_t len, int64_t value)
+{
+    unsigned i = find_setting(name, len);
+
     if (i == N_SETTINGS)
         return -ENOENT;
     if (value < settings[i].min || value > settings[i].max)
         return -ERANGE;
     switch (i) {
-    case 0:
+    case PRIORITY:
         k->priority = (int32_t)value;
         break;
-    case 1:
+    case WEIGHT:
         k->weight = (uint32_t)value;
         break;
-    case 2:
+    case STREAMS:
         k->max_streams = (uint32_t)value;
         break;
-    case 3:
+    case REQUESTS:
         k->requests_per_min = (uint32_t)value;
         break;
     default:
@@ -84,6 +87,30 @@ int tr_key_name_check(const char *name, size_t len, struct tr_errbuf *err)
     return 0;
 }
 
+/* ---- hashes ---- */
+
+static int digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* 64 digits of either case, and nothing else: 0, or -EINVAL and some of *out written. */
+static int parse_hash(const char *hex, size_t len, uint8_t out[TR_DIGEST_BYTES])
+{
+    if (len != (size_t)2 * TR_DIGEST_BYTES)
+        return -EINVAL;
+    for (size_t i = 0; i < TR_DIGEST_BYTES; i++) {
+        int hi = digit(hex[2 * i]), lo = digit(hex[2 * i + 1]);
+        if (hi < 0 || lo < 0)
+            return -EINVAL;
+        out[i] = (uint8_t)(hi << 4 | lo);
+    }
+    return 0;
+}
+
 /* ---- reading ---- */
 
 struct reader {
@@ -103,23 +130,16 @@ static int wrong(const struct reader *r, const struct tr_json *at, const char *w
 static int read_limit(const struct reader *r, const struct tr_json *key, const struct tr_json *v,
                       struct tr_key *k)
 {
-    int64_t value, min = 0, max = 0;
-    int rc = tr_json_i64(v, &value);
+    const struct tr_key_setting *set = tr_key_setting(find_setting(key->u.s, key->len));
+    int64_t value;
     char why[96];
 
-    if (rc == 0)
-        rc = tr_key_set(k, key->u.s, key->len, value);
-    if (rc == 0)
+    if (!set)
+        return wrong(r, v, "this is not known");
+    if (tr_json_i64(v, &value) == 0 && tr_key_set(k, key->u.s, key->len, value) == 0)
         return 0;
-    for (unsigned i = 0;; i++) {
-        const char *name = tr_key_setting(i, &min, &max);
-        if (!name)
-            return wrong(r, v, "this is not known");
-        if (tr_json_eq(key, name, strlen(name)))
-            break;
-    }
-    snprintf(why, sizeof(why), "it is a whole number from %lld to %lld", (long long)min,
-             (long long)max);
+    snprintf(why, sizeof(why), "it is a whole number from %lld to %lld", (long long)set->min,
+             (long long)set->max);
     return wrong(r, v, why);
 }
 
@@ -137,7 +157,7 @@ static int read_member(const struct reader *r, const struct tr_json *key, const 
         return 0;
     }
     if (TR_JSON_EQ(key, "sha256")) {
-        *hashed = v->type == TR_JSON_STRING && tr_sha256_parse(v->u.s, v->len, k->hash) == 0;
+        *hashed = v->type == TR_JSON_STRING && parse_hash(v->u.s, v->len, k->hash) == 0;
         return *hashed ? 0 : wrong(r, v, "it is the SHA-256 of the key, 64 hexadecimal digits");
     }
     if (TR_JSON_EQ(key, "admin")) {
@@ -251,22 +271,33 @@ int tr_key_file_read(const char *path, struct tr_keys *out, struct tr_errbuf *er
 
 /* ---- writing ---- */
 
+static int64_t value_of(const struct tr_key *k, unsigned setting)
+{
+    switch (setting) {
+    case PRIORITY:
+        return k->priority;
+    case WEIGHT:
+        return k->weight;
+    case STREAMS:
+        return k->max_streams;
+    case REQUESTS:
+        return k->requests_per_min;
+    default:
+        return (int64_t)k->tokens_per_min;
+    }
+}
+
 void tr_key_file_row(struct tr_emit *e, const struct tr_key *k)
 {
-    const int64_t value[N_SETTINGS] = {k->priority, k->weight, k->max_streams, k->requests_per_min,
-                                       (int64_t)k->tokens_per_min};
-    const struct tr_key *d = &tr_key_defaults;
-    const int64_t usual[N_SETTINGS] = {d->priority, d->weight, d->max_streams, d->requests_per_min,
-                                       (int64_t)d->tokens_per_min};
-    char hex[2 * TR_SHA256_BYTES + 1];
+    char hex[2 * TR_DIGEST_BYTES + 1];
 
-    tr_sha256_format(k->hash, hex);
+    tr_trace_hex(k->hash, sizeof(k->hash), hex);
     tr_emit_obj(e);
     tr_emit_kstr(e, "name", k->name);
     tr_emit_kstr(e, "sha256", hex);
     for (unsigned i = 0; i < N_SETTINGS; i++)
-        if (value[i] != usual[i])
-            tr_emit_ki64(e, settings[i].name, value[i]);
+        if (value_of(k, i) != value_of(&tr_key_defaults, i))
+            tr_emit_ki64(e, settings[i].name, value_of(k, i));
     if (k->admin)
         tr_emit_kbool(e, "admin", true);
     tr_emit_obj_end(e);
@@ -283,14 +314,16 @@ int tr_key_file_admin(const char *text, struct tr_keys *out, struct tr_errbuf *e
     k.admin = true;
     memcpy(k.name, TR_KEY_ADMIN_NAME, sizeof(TR_KEY_ADMIN_NAME));
     if (strncmp(text, lead, sizeof(lead) - 1) == 0) {
-        if (tr_sha256_parse(text + sizeof(lead) - 1, len - (sizeof(lead) - 1), k.hash))
+        if (parse_hash(text + sizeof(lead) - 1, len - (sizeof(lead) - 1), k.hash))
             return tr_errf(err, -EINVAL,
                            "--admin-key: behind sha256: are 64 hexadecimal digits, the SHA-256 of "
                            "the key");
     } else if (len > TR_KEY_TEXT_BYTES) {
         return tr_errf(err, -EINVAL, "--admin-key is longer than %d bytes", TR_KEY_TEXT_BYTES);
     } else {
-        tr_sha256(text, len, k.hash);
+        int ret = tr_digest(text, len, k.hash);
+        if (ret)
+            return tr_errf(err, ret, "--admin-key cannot be hashed: %s", strerror(-ret));
     }
     const struct tr_key *same = tr_keys_match(out, k.hash);
     if (same)

@@ -25,11 +25,15 @@ extern const struct tr_key tr_key_defaults;
 /* Whether it may be the name of a key. */
 int tr_key_name_check(const char *name, size_t len, struct tr_errbuf *err);
 
-/* A limit, as the file and the flags of `tokenring key` call it (with _).  0; -ENOENT: there is none of
- * this name; -ERANGE. */
+/* A limit, as the file calls it, and the flags of `tokenring key` (with - for _). */
+struct tr_key_setting {
+    const char *name, *about;
+    int64_t min, max;
+};
+/* By number; NULL behind the last one. */
+const struct tr_key_setting *tr_key_setting(unsigned i);
+/* 0; -ENOENT: there is none of this name; -ERANGE. */
 int tr_key_set(struct tr_key *k, const char *name, size_t len, int64_t value);
-/* What tr_key_set takes, by number; NULL behind the last one. */
-const char *tr_key_setting(unsigned i, int64_t *min, int64_t *max);
 
 /* Adds the rows of the text to *out, which has none yet.  0 or -EINVAL. */
 int tr_key_file_parse(const char *path, const char *text, size_t len, struct tr_keys *out,
@@ -39,8 +43,8 @@ int tr_key_file_read(const char *path, struct tr_keys *out, struct tr_errbuf *er
 /* One row as it stands in a file; defaults are left out. */
 void tr_key_file_row(struct tr_emit *e, const struct tr_key *k);
 
-/* Adds the row of --admin-key: the key itself, or sha256: and its hash.  0 or -EINVAL: it is too long, or
- * a key of the file. */
+/* Adds the row of --admin-key, as the last one: the key itself, or sha256: and its hash.  0; -EINVAL: it is
+ * too long, or a key of the file; or what tr_digest says. */
 int tr_key_file_admin(const char *text, struct tr_keys *out, struct tr_errbuf *err);
 
 /* Which counters belong to which name (shm/quota.h), over all files that were read. */

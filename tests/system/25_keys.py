@@ -163,7 +163,7 @@ def a_changed_file():
         # The old frontend may have taken a connection in the moment before it retired.
         check(until(lambda: s.post(COMP, say(), headers=bearer(ANN)).status == 401), "a removed key")
         equal([s.post(COMP, say(), headers=bearer(k)).status for k in (BEN, "tr-carl")], [200, 200], "a kept and a new one")
-        check("2 API keys in" in s.log() and "1 are new, 1 are gone" in s.log(), "it is told", s.log()[-400:])
+        check("2 API keys in" in s.log() and ": 1 new, 1 gone" in s.log(), "it is told", s.log()[-400:])
         reload(s, text='{"keys":[{"name":"x"}]}')
         check(re.search(r"error +tokenring: the API keys stay as they were: .*keys\[0\]: name and sha256", s.log()),
               "what is wrong is told", s.log()[-600:])
@@ -190,6 +190,13 @@ def starting():
         check(all(BOSS.encode() not in proc_read(p, what) for p in s.all_pids() for what in ("cmdline", "environ")),
               "the admin key is not in the list of processes")
         equal(s.post(COMP, say()).status, 200, "without --api-keys the admin key locks nothing else")
+    hashed = "sha256:" + hashlib.sha256(BOSS.encode()).hexdigest().upper()
+    for given in BOSS, hashed:
+        with serve(row("ann", ANN), admin_key=given) as s:
+            check("1 API key in" in s.log(), "that of --admin-key is in no file", s.log()[-400:])
+            reload(s, row("ann", ANN), row("ben", BEN))
+            check(re.search(r"2 API keys in .*: 1 new, 0 gone", s.log()), "nor later", s.log()[-400:])
+            equal(s.get("/debug/streams", headers=bearer(BOSS)).status, 200, f"{given:.6}: it outlives a reload")
 
 
 @test
@@ -269,12 +276,12 @@ def a_burst_over_frontends():
         n = {code: sum(h[0] == code for h in got) for code in {h[0] for h in got}}
         check(set(n) == {200, 429} and 5 <= n[200] <= 5 + FRONTENDS - 1, "streams at a time, over all frontends", n)
         r = s.post(COMP, say(2), headers=bearer(BEN))
-        check(is_limited(r) and "5 streams at a time" in r.error["message"], "one more", r.text)
+        check(is_limited(r) and "at a time: at most 5." in r.error["message"], "one more", r.text)
         for c in conns:
             c.close()
         check(until(lambda: s.post(COMP, say(2), headers=bearer(BEN)).status == 200), "when they are gone there is room")
         r = s.post(COMP, say(2, n=6), headers=bearer(BEN))
-        check(is_limited(r) and "not 6 choices" in r.error["message"], "each choice is a stream", r.text)
+        check(is_limited(r) and "asks for 6." in r.error["message"], "each choice is a stream", r.text)
 
 
 @test
@@ -291,7 +298,7 @@ def limits_outlive_a_frontend():
         check(until(lambda: first not in s.processes()["frontend"] and len(s.processes()["frontend"]) == 2), "it is replaced")
         check(until(lambda: s.post(COMP, say(2), headers=bearer(ANN)).status == 200), "what the dead had running is not running")
         got = [s.post(COMP, say(2), headers=bearer(ANN)) for _ in range(6)]
-        check(got[-1].status == 429 and "6 requests in a minute" in got[-1].error["message"],
+        check(got[-1].status == 429 and "in a minute: at most 6" in got[-1].error["message"],
               "what it was asked in the last minute counts", statuses(got))
         a.close(), b.close()
 
@@ -307,7 +314,7 @@ def a_stream_that_is_taken_over_counts():
             os.kill(first, signal.SIGKILL)
         # Of nobody for a moment, then another's: it counts again.
         check(until(lambda: (r := s.post(COMP, say(1), headers=bearer(ANN))).status == 429 and
-                    "1 are running" in r.error["message"]), "it counts at the frontend that has it now")
+                    "Running: 1." in r.error["message"]), "it counts at the frontend that has it now")
         equal(s.ask("DELETE", path, None, headers=bearer(ANN)).status, 200, "it is cancelled")
         check(until(lambda: s.post(COMP, say(1), headers=bearer(ANN)).status == 200), "and counts no more")
 

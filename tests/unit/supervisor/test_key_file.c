@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/emit.h"
+#include "shm/trace.h"
 #include "supervisor/key_file.h"
 
 #include <criterion/criterion.h>
@@ -15,11 +16,11 @@ static const char *hash_of(char letter)
 {
     static char text[4][100];
     static unsigned at;
-    char key[5] = {'t', 'r', '-', letter}, hex[2 * TR_SHA256_BYTES + 1];
-    uint8_t h[TR_SHA256_BYTES];
+    char key[5] = {'t', 'r', '-', letter}, hex[2 * TR_DIGEST_BYTES + 1];
+    uint8_t h[TR_DIGEST_BYTES];
 
-    tr_sha256(key, 4, h);
-    tr_sha256_format(h, hex);
+    tr_digest(key, 4, h);
+    tr_trace_hex(h, sizeof(h), hex);
     at = (at + 1) % 4;
     snprintf(text[at], sizeof(text[at]), "\"sha256\":\"%s\"", hex);
     return text[at];
@@ -52,9 +53,20 @@ Test(key_file, a_row_says_what_a_key_may)
     cr_expect_str_eq(b->name, "b");
     cr_expect(!b->admin && b->priority == 0 && b->weight == 1 && b->max_streams == 0 &&
               b->requests_per_min == 0 && b->tokens_per_min == 0);
-    uint8_t h[TR_SHA256_BYTES];
-    tr_sha256("tr-b", 4, h);
+    uint8_t h[TR_DIGEST_BYTES];
+    tr_digest("tr-b", 4, h);
     cr_expect_eq(tr_keys_match(&keys, h), b);
+}
+
+Test(key_file, digits_of_a_hash_have_either_case)
+{
+    uint8_t h[TR_DIGEST_BYTES];
+
+    cr_assert_eq(parse("{\"keys\":[{\"name\":\"a\",\"sha256\":"
+                       "\"BA7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015aD\"}]}"),
+                 0, "%s", err.msg);
+    cr_assert_eq(tr_digest("abc", 3, h), 0);
+    cr_expect_arr_eq(keys.row[0].hash, h, sizeof(h));
 }
 
 Test(key_file, no_keys_are_keys_too)
@@ -76,6 +88,12 @@ Test(key_file, what_is_wrong_is_said_with_its_place)
         {"{\"name\":\"\xc3\xa9\",A}", "f: keys[0].name: a name has 1 to 63"},
         {"{\"name\":\"admin\",A}", "f: keys[0].name: the name admin is that of --admin-key"},
         {"{\"name\":\"a\",\"sha256\":\"12\"}", "f: keys[0].sha256: it is the SHA-256"},
+        {"{\"name\":\"a\",\"sha256\":"
+         "\"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015a\"}",
+         "f: keys[0].sha256: it is the SHA-256"},
+        {"{\"name\":\"a\",\"sha256\":"
+         "\"ba7816bf8f01cfea414g40de5dae2223b00361a396177a9cb410ff61f20015ad\"}",
+         "f: keys[0].sha256: it is the SHA-256"},
         {"{\"name\":\"a\",A,\"weight\":0}",
          "f: keys[0].weight: it is a whole number from 1 to 1000"},
         {"{\"name\":\"a\",A,\"weight\":1.5}", "f: keys[0].weight: it is a whole number"},
@@ -131,7 +149,7 @@ Test(key_file, a_row_that_was_written_is_read_back)
     char text[1024];
 
     snprintf(k.name, sizeof(k.name), "ann@example");
-    tr_sha256("x", 1, k.hash);
+    tr_digest("x", 1, k.hash);
     k.priority = -1;
     k.weight = 7;
     k.tokens_per_min = 1ull << 40;
@@ -148,10 +166,10 @@ Test(key_file, the_admin_key_is_given_itself_or_as_its_hash)
 {
     static struct tr_keys other;
     char text[100] = "sha256:";
-    uint8_t h[TR_SHA256_BYTES];
+    uint8_t h[TR_DIGEST_BYTES];
 
-    tr_sha256("boss", 4, h);
-    tr_sha256_format(h, text + 7);
+    tr_digest("boss", 4, h);
+    tr_trace_hex(h, sizeof(h), text + 7);
     cr_assert_eq(tr_key_file_admin("boss", &keys, &err), 0);
     cr_assert_eq(tr_key_file_admin(text, &other, &err), 0);
     cr_expect(keys.row[0].admin && keys.row[0].index == TR_KEYS_MAX);
