@@ -260,8 +260,10 @@ int tr_inspect_json(FILE *to, const struct tr_facts *f, const struct tr_inspect_
     tr_emit_init(&e);
     put_all(&e, f, r);
     int ret = e.failed ? -ENOMEM : 0;
-    if (!ret)
-        fprintf(to, "%.*s\n", (int)e.len, e.buf);
+    if (!ret) {
+        fwrite(e.buf, 1, e.len, to); /* the caller looks for errors of `to` */
+        fputc('\n', to);
+    }
     tr_emit_fini(&e);
     return ret;
 }
