@@ -71,10 +71,11 @@ int tr_idempotency_read(const struct tr_http_request *rq, enum tr_api api, enum 
     int n = tr_http_field_count(rq->http, "idempotency-key") == 1 ? tr_idempotency_parse(v, key)
                                                                   : -EINVAL;
     if (n < 0)
-        return tr_fault_set(f, TR_ERR_BAD_PARAM, HEADER,
-                            "%s must be one string of 1 to %d printable ASCII characters, with or "
-                            "without quotes.",
-                            HEADER, TR_IDEMPOTENCY_BYTES);
+        return tr_fault_set(
+            f, TR_ERR_BAD_PARAM, HEADER,
+            "%s must be one string of 1 to %d printable ASCII characters, in quotes "
+            "or without quotes and blanks.",
+            HEADER, TR_IDEMPOTENCY_BYTES);
     hash_key(a, key, (size_t)n);
     hash_body(a, api, frame);
     return 0;

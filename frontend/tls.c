@@ -134,7 +134,8 @@ static int load(SSL_CTX *ctx, const char *cert, const char *key, struct tr_errbu
     if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1)
         return wrong(err, "--tls-key", key);
     if (SSL_CTX_check_private_key(ctx) != 1)
-        return wrong(err, "--tls-key", key);
+        return tr_errf(err, -EINVAL, "--tls-key %s: not the key of the certificate in %s", key,
+                       cert);
     return 0;
 }
 

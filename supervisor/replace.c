@@ -117,8 +117,8 @@ void tr_replace_failed(struct tr_supervisor *v, int status)
         tr_child_schedule(next);
         return;
     }
-    tr_log(TR_LOG_WARN, "the new frontend %u could not start: the %u there are go on", next->number,
-           v->n_front);
+    tr_log(TR_LOG_WARN, "the new frontend %u could not start: the %u that serve go on",
+           next->number, v->n_front);
     /* What was asked for before it started is given up; a SIGHUP since then is another attempt. */
     v->n_wanted = next->number < v->n_front ? v->n_wanted : v->n_front;
     for (unsigned i = 0; i < v->n_front; i++)

@@ -350,7 +350,7 @@ def bad_files():
             ({"tls_cert": d + "/noise", "tls_key": ec["tls_key"]}, ["--tls-cert", d + "/noise"]),
             ({"tls_cert": ec["tls_cert"], "tls_key": d + "/noise"}, ["--tls-key", d + "/noise"]),
             ({"tls_cert": ec["tls_cert"], "tls_key": d + "/locked.key"}, ["--tls-key", d + "/locked.key"]),
-            ({"tls_cert": ec["tls_cert"], "tls_key": rsa["tls_key"]}, ["--tls-key", rsa["tls_key"]])):
+            ({"tls_cert": ec["tls_cert"], "tls_key": rsa["tls_key"]}, ["--tls-key", rsa["tls_key"], "not the key"])):
         code, err, _ = fails_to_start(dict(TINY, port=0, control_socket="off", **flags), stdin=subprocess.DEVNULL)
         check(code not in (0, None) and all(w in err for w in words), f"{words}", code, err[-500:])
 

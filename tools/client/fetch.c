@@ -104,7 +104,8 @@ static char *ask(const struct tr_target *t, const char *path, char *req, size_t 
     if (why)
         *rc = tr_errf(err, -EPROTO, "%s: %s", path, http.fault ? http.fault : strerror(-why));
     else if (http.status != 200)
-        *rc = tr_errf(err, -EPROTO, "%s: status %d", path, http.status);
+        *rc = tr_errf(err, -EPROTO, "%s: status %d%s", path, http.status,
+                      http.status == 401 ? ": --api-key is missing or wrong" : "");
     else
         *rc = 0;
 out:
