@@ -11,9 +11,9 @@
 
 enum { TR_DIGEST_BYTES = 32 };
 
-/* OpenSSL reads its configuration and finds its code: before the sandbox, which allows no files.  Who does
- * not call it does so with the first tr_digest.  Once for a process and its children.  0, or -ENOSYS: it has
- * no SHA-256. */
+/* OpenSSL reads its configuration and finds its code: before the sandbox, where it would have to go on without
+ * a configuration.  Who does not call it does so with the first tr_digest.  Once for a process and its
+ * children.  0, or -ENOSYS: it has no SHA-256. */
 int tr_digest_load(void);
 
 /* 0; -ENOSYS, or -ENOMEM: *out is nobody's hash and must not be used. */

@@ -137,6 +137,8 @@ def rows_and_streams_are_a_keys_own():
         event = json.loads(st.chunk().split(b"data: ", 1)[1])
         path = f"{NATIVE}/{event['stream_id']}"
         st.close()
+        # Until the engine has come to it nobody knows whose it is.
+        check(until(lambda: s.ask("GET", path, None, headers=bearer(BEN)).status != 503), "it is there")
         for headers, status in ((bearer(BEN), 404), ([], 401)):
             for method in ("GET", "DELETE"):
                 equal((method, s.ask(method, path, None, headers=headers).status), (method, status),
