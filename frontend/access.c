@@ -185,7 +185,8 @@ static void put_stages(struct tr_emit *e, const struct tr_access *a)
 
 static void put_line(struct tr_emit *e, const struct tr_access *a, uint64_t acked)
 {
-    bool all = a->in_one_piece && acked >= a->wait.upto;
+    /* An error in its place has none of them, and no answer has none. */
+    bool all = a->in_one_piece && a->status == 200 && acked >= a->wait.upto;
     uint64_t delivered = all ? a->completion : tr_receipt_tokens(&a->receipt, acked);
 
     tr_emit_reset(e);

@@ -91,6 +91,7 @@ def every_way_to_leave():
             equal(o["ms"]["terminal"], None, f"{claim}: it was told no end")
             check(o["delivered_tokens"] <= o["completion_tokens"] <= row["completion_tokens"],
                   f"{claim}: tokens as far as they were known here", o, row)
+            check(o["streamed"] or o["delivered_tokens"] == 0, f"{claim}: nothing arrived of one piece", o)
             in_order(o, claim)
 
 
