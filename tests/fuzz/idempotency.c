@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Idempotency-Key comes from sockets: what is taken is printable and not too long, and written as a structured
- * field's string it is the same key again. */
+/* Idempotency-Key comes from sockets: what is taken is printable and not too long, is the value
+ * itself if that has no quotes, and written as a structured field's string it is the same key again. */
 #include "base/assert.h"
 #include "frontend/idempotency.h"
 
@@ -18,6 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (len < 0)
         return 0;
     TR_ASSERT(len >= 1 && len <= TR_IDEMPOTENCY_BYTES && (size_t)len <= size);
+    if (data[0] != '"')
+        TR_ASSERT((size_t)len == size && memcmp(key, data, size) == 0);
     quoted[n++] = '"';
     for (int i = 0; i < len; i++) {
         TR_ASSERT(key[i] >= 0x20 && key[i] <= 0x7e);
