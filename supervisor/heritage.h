@@ -63,10 +63,13 @@ void tr_heritage_drop_secrets(struct tr_heritage *h);
 /* In a child that exports no traces: what its collector wants to hear. */
 void tr_heritage_drop_collector(struct tr_heritage *h);
 
-/* heritage_keys.c, for heritage.c: the table as the flags say, into the frontend's configuration; and a
- * warning if strangers may use the service. */
-int tr_heritage_read_keys(struct tr_heritage *h, struct tr_errbuf *err);
+/* heritage_listen.c, for heritage.c: those that a service manager passed, else of --host and the ports;
+ * and a warning if strangers may use the service. */
+int tr_heritage_listen(struct tr_heritage *h, struct tr_errbuf *err);
 void tr_heritage_warn_open(const struct tr_heritage *h);
+
+/* heritage_keys.c, for heritage.c: the table as the flags say, into the frontend's configuration. */
+int tr_heritage_read_keys(struct tr_heritage *h, struct tr_errbuf *err);
 
 /* The file of --api-keys is read again, for frontends that are forked from now on.  One that cannot be used
  * changes nothing; told either way. */

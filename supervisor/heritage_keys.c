@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* supervisor/heritage_keys.c - the API keys that frontends inherit, and what is said about them.  See
- * heritage.h. */
+/* supervisor/heritage_keys.c - the API keys that frontends inherit.  See heritage.h. */
 #include "supervisor/heritage.h"
 
 #include "base/log.h"
 #include "shm/trace.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 enum { SHORT_KEY = 16 }; /* characters of an admin key that somebody might guess */
 
@@ -97,36 +93,4 @@ void tr_heritage_drop_secrets(struct tr_heritage *h)
     explicit_bzero(h->frontend.tls_tickets, TR_TICKET_BYTES);
     explicit_bzero(&h->keys, sizeof(h->keys));
     explicit_bzero(h->admin_key, sizeof(h->admin_key));
-}
-
-/* ---- who can reach it ---- */
-
-static bool is_loopback(int fd)
-{
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } a;
-    socklen_t len = sizeof(a);
-
-    memset(&a, 0, sizeof(a));
-    if (getsockname(fd, &a.any, &len) < 0)
-        return true;
-    if (a.any.sa_family == AF_INET)
-        return ntohl(a.v4.sin_addr.s_addr) >> 24 == 127;
-    return a.any.sa_family != AF_INET6 || IN6_IS_ADDR_LOOPBACK(&a.v6.sin6_addr) ||
-           (IN6_IS_ADDR_V4MAPPED(&a.v6.sin6_addr) && a.v6.sin6_addr.s6_addr[12] == 127);
-}
-
-void tr_heritage_warn_open(const struct tr_heritage *h)
-{
-    unsigned i = 0;
-
-    while (i < h->n_listen && is_loopback(h->listen_fds[i]))
-        i++;
-    if (i < h->n_listen && !h->keys.needed)
-        tr_log(TR_LOG_WARN,
-               "whoever reaches this machine may use the service: it listens on more than "
-               "loopback, and there is no --api-keys");
 }
