@@ -27,7 +27,7 @@ class Carrier:
     def __init__(self, server, at=None):
         """at: the frontend to have it."""
         self.server = server
-        self.conn = server.conn_at(at) if at else server.conn()
+        self.conn = server.conn_at(at, unused=True) if at else server.conn()
         self.port = self.conn.sock.getsockname()[1]
 
     @staticmethod

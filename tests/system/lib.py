@@ -408,15 +408,20 @@ class Server:
     def conn(self, rcvbuf=0, wait=WAIT):
         return Conn(self.port, rcvbuf, wait)
 
-    def conn_at(self, pid, **kw):
-        """A connection that this frontend accepted: the others stand still meanwhile."""
+    def conn_at(self, pid, unused=False, **kw):
+        """A connection that this frontend accepted: the others stand still meanwhile.  unused: nothing
+        was said on it, since HTTP/2 can only begin one."""
         others = [p for p in self.processes()["frontend"] if p != pid]
         for p in others:
             os.kill(p, signal.SIGSTOP)
         try:
             c = self.conn(**kw)
-            c.send(request("GET", "/livez"))
-            c.response()
+            if unused:
+                port = c.sock.getsockname()[1]
+                check(until(lambda: port in clients_of(pid, self.port)), "a connection where it should be")
+            else:
+                c.send(request("GET", "/livez"))
+                c.response()
         finally:
             for p in others:
                 os.kill(p, signal.SIGCONT)
