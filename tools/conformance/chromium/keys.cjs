@@ -62,7 +62,7 @@ async function limited() {
   await say(page);
   await state(page, 'error');
   const said = await page.locator('article.answer').last().locator('.end').innerText();
-  check('error', said.includes('2 requests in a minute'), 'page: a limit is told in the server\'s words', said);
+  check('error', said.includes('in a minute: at most 2.'), 'page: a limit is told in the server\'s words', said);
   await page.context().close();
 }
 

@@ -34,5 +34,5 @@ with trying("error", "limits"):
         check("error", False, "a third is refused")
     except openai.RateLimitError as e:
         wait = int(e.response.headers["retry-after"])
-        check("error", e.code == "rate_limit_exceeded" and 0 < wait <= 61 and "2 requests in a minute" in e.message, "RateLimitError",
+        check("error", e.code == "rate_limit_exceeded" and 0 < wait <= 61 and "in a minute: at most 2." in e.message, "RateLimitError",
               e.message, wait)
