@@ -19,6 +19,7 @@ struct tr_collector {
     const atomic_bool *give_up;
     char answer[TR_COLLECTOR_ANSWER];
     size_t answer_len;
+    size_t head_len; /* of fields, trailers and interim answers included */
 };
 
 /* ---- the flags ---- */
@@ -132,6 +133,15 @@ static size_t take(char *data, size_t size, size_t n, void *arg)
     return len;
 }
 
+/* The library keeps every field, those of trailers without a bound. */
+static size_t hear(char *data, size_t size, size_t n, void *arg)
+{
+    struct tr_collector *c = arg;
+    (void)data;
+    c->head_len += size * n;
+    return c->head_len <= TR_COLLECTOR_ANSWER ? size * n : 0;
+}
+
 static int look(void *arg, curl_off_t dt, curl_off_t dn, curl_off_t ut, curl_off_t un)
 {
     const struct tr_collector *c = arg;
@@ -158,7 +168,9 @@ static int set_options(struct tr_collector *c, const char *url, const char *ca)
         curl_easy_setopt(k, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS) ||
         curl_easy_setopt(k, CURLOPT_TIMEOUT_MS, (long)TR_COLLECTOR_MS) ||
         curl_easy_setopt(k, CURLOPT_WRITEFUNCTION, take) ||
-        curl_easy_setopt(k, CURLOPT_WRITEDATA, c) || curl_easy_setopt(k, CURLOPT_NOPROGRESS, 0L) ||
+        curl_easy_setopt(k, CURLOPT_WRITEDATA, c) ||
+        curl_easy_setopt(k, CURLOPT_HEADERFUNCTION, hear) ||
+        curl_easy_setopt(k, CURLOPT_HEADERDATA, c) || curl_easy_setopt(k, CURLOPT_NOPROGRESS, 0L) ||
         curl_easy_setopt(k, CURLOPT_XFERINFOFUNCTION, look) ||
         curl_easy_setopt(k, CURLOPT_XFERINFODATA, c) ||
         curl_easy_setopt(k, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) ||
@@ -245,7 +257,7 @@ enum tr_collected tr_collector_post(struct tr_collector *c, const char *body, si
 {
     long status = 0;
     memset(a, 0, sizeof(*a));
-    c->answer_len = 0;
+    c->answer_len = c->head_len = 0;
     curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, body);
     curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE, (long)len);
     CURLcode rc = curl_easy_perform(c->curl);

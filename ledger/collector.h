@@ -16,7 +16,7 @@
 
 enum {
     TR_COLLECTOR_MS = 10000,      /* for one request, all of it */
-    TR_COLLECTOR_ANSWER = 1 << 16 /* bytes of an answer that are read; more ends it */
+    TR_COLLECTOR_ANSWER = 1 << 16 /* bytes of an answer that are read, as many of its fields */
 };
 
 struct tr_collector;

@@ -196,6 +196,28 @@ def a_collector_that_is_busy_refuses_or_says_too_much():
 
 
 @test
+def an_answer_whose_fields_have_no_end_is_not_read_to_it():
+    """Trailers: the library would keep each of them, as long as they come."""
+    listener, sent = socket.create_server(("127.0.0.1", 0)), []
+
+    def answer():
+        with contextlib.suppress(OSError), listener.accept()[0] as c:
+            c.recv(1 << 20)
+            c.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+            while len(sent) < 4096:
+                c.sendall(b"x: y\r\n" * 10000)
+                sent.append(60000)
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    with Server(TRACED, otlp=f"http://127.0.0.1:{listener.getsockname()[1]}") as s:
+        traced(s, "trailers")
+        check(until(lambda: s.metric("trace_spans_exported_total") == 1), "the status has said what it is")
+        thread.join(WAIT)
+        listener.close()
+        check(len(sent) < 4096, "the rest is not read", sum(sent))
+
+
+@test
 def a_collector_that_is_not_there_or_does_not_answer():
     with Collector(lambda n: (time.sleep(30), (200, {}, b"{}"))[1]) as c:
         with Server(TRACED, otlp=c.url) as s:
