@@ -20,6 +20,11 @@ static void ask_to_keep(struct tr_fe *fe, struct tr_stream_id id)
             1);
 }
 
+static bool is_gone(const struct tr_fe *fe, struct tr_stream_id id)
+{
+    return atomic_load_explicit(&tr_ring_at(fe->shm, id.slot)->gen, memory_order_relaxed) != id.gen;
+}
+
 static struct tr_ask *ask_of(const struct tr_fe *fe, const struct tr_ask *like,
                              struct tr_stream_id id)
 {
@@ -43,7 +48,10 @@ void tr_replay_start(struct tr_fe *fe, struct tr_exchange *x, const struct tr_as
 
     if (!s) {
         tr_ask_close(ask);
-        tr_exchange_error(x, TR_ERR_INTERNAL, NULL, NULL);
+        if (is_gone(fe, id)) /* since it was found */
+            tr_exchange_error(x, TR_ERR_OVERLOADED, TR_REPLAY_GONE, NULL);
+        else
+            tr_exchange_error(x, TR_ERR_INTERNAL, NULL, NULL);
         return;
     }
     s->replay = true;
@@ -62,6 +70,5 @@ bool tr_replay_is_whole(const struct tr_stream *s)
         return true;
     /* Acquire, behind the reads: they were of this generation if it is still the same. */
     atomic_thread_fence(memory_order_acquire);
-    return atomic_load_explicit(&tr_ring_at(s->fe->shm, s->name.slot)->gen, memory_order_relaxed) ==
-           s->name.gen;
+    return !is_gone(s->fe, (struct tr_stream_id){.slot = s->name.slot, .gen = s->name.gen});
 }

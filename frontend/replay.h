@@ -14,6 +14,10 @@
 
 #include "frontend/stream.h"
 
+/* What is told (TR_ERR_OVERLOADED) if not a byte of it has been written by then. */
+#define TR_REPLAY_GONE                                                                             \
+    "The answer that was kept for this Idempotency-Key has just given way: try again."
+
 /* `like`: the request that asks for it; borrowed. */
 void tr_replay_start(struct tr_fe *fe, struct tr_exchange *x, const struct tr_ask *like,
                      struct tr_stream_id id, const struct tr_dialect *dialect, enum tr_frame frame);

@@ -310,9 +310,11 @@ static void end_whole(struct tr_stream *s, enum tr_err e)
         if (!s->whole || json->failed || !tr_replay_is_whole(s))
             e = s->failure = TR_ERR_INTERNAL;
     }
+    if (!tr_replay_is_whole(s)) /* it gave way while it was told again: nothing died */
+        e = TR_ERR_OVERLOADED;
     tr_stream_note(s, tr_close_info(close_of(s)));
     if (e) {
-        tr_exchange_error(x, e, NULL, NULL);
+        tr_exchange_error(x, e, !tr_replay_is_whole(s) ? TR_REPLAY_GONE : NULL, NULL);
     } else {
         s->receipt.rec.first_byte_ns = tr_now_ns();
         tr_access_at(x, TR_AT_FIRST_BYTE, s->receipt.rec.first_byte_ns);
