@@ -20,6 +20,7 @@ struct tr_collector {
     char answer[TR_COLLECTOR_ANSWER];
     size_t answer_len;
     size_t head_len; /* of fields, trailers and interim answers included */
+    bool head_over;
 };
 
 /* ---- the flags ---- */
@@ -137,9 +138,13 @@ static size_t take(char *data, size_t size, size_t n, void *arg)
 static size_t hear(char *data, size_t size, size_t n, void *arg)
 {
     struct tr_collector *c = arg;
-    (void)data;
-    c->head_len += size * n;
-    return c->head_len <= TR_COLLECTOR_ANSWER ? size * n : 0;
+    size_t len = size * n;
+    if (len > 5 && memcmp(data, "HTTP/", 5) == 0)
+        c->head_over = false;
+    else if (len && (*data == '\r' || *data == '\n'))
+        c->head_over = true;
+    c->head_len += len;
+    return c->head_len <= TR_COLLECTOR_ANSWER ? len : 0;
 }
 
 static int look(void *arg, curl_off_t dt, curl_off_t dn, curl_off_t ut, curl_off_t un)
@@ -258,11 +263,12 @@ enum tr_collected tr_collector_post(struct tr_collector *c, const char *body, si
     long status = 0;
     memset(a, 0, sizeof(*a));
     c->answer_len = c->head_len = 0;
+    c->head_over = false;
     curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, body);
     curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE, (long)len);
     CURLcode rc = curl_easy_perform(c->curl);
     curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (rc == CURLE_OK || (rc == CURLE_WRITE_ERROR && status >= 200))
+    if (rc == CURLE_OK || (rc == CURLE_WRITE_ERROR && status >= 200 && c->head_over))
         return judge(c, status, a);
     tr_errf(&a->why, 0, "the collector of traces cannot be reached: %s", curl_easy_strerror(rc));
     return TR_COLLECTOR_BUSY;
