@@ -21,11 +21,11 @@ enum tr_err tr_gate_identify(const struct tr_fe *fe, const struct tr_http *head,
     if (!k)
         return TR_OK;
     enum tr_key_found f = tr_keys_find(k, head, &found);
+    *key = found;
     if (f == TR_KEY_GOOD && admin && !found->admin) {
         tr_stat_add(fe->stat, TR_STAT_REFUSED_KEY, 1);
         return TR_ERR_FORBIDDEN;
     }
-    *key = found;
     if (f == TR_KEY_GOOD || (!k->needed && !admin))
         return TR_OK;
     tr_stat_add(fe->stat, TR_STAT_REFUSED_KEY, 1);

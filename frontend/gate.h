@@ -19,7 +19,7 @@
 #include "frontend/key.h"
 
 /* Who brings this head, for a route with these flags (TR_ROUTE_*).  TR_OK and *key (NULL: nobody that
- * is known, and none is needed); or UNAUTHORIZED, FORBIDDEN, *key is NULL and *why a sentence or NULL. */
+ * is known, and none is needed); or FORBIDDEN, UNAUTHORIZED (*key is NULL), and *why a sentence or NULL. */
 enum tr_err tr_gate_identify(const struct tr_fe *fe, const struct tr_http *head, unsigned flags,
                              const struct tr_key **key, const char **why);
 

@@ -15,6 +15,8 @@
 #include "shm/bill.h"
 #include "shm/close.h"
 
+#include <stdio.h>
+
 /* ---- what became of it ---- */
 
 /* What the rings say, or this process found: the worst of the choices. */
@@ -75,13 +77,16 @@ static void log_end(const struct tr_stream *s, enum tr_close c, const char *how)
     if (!tr_log_on(i->level))
         return;
     struct tr_usage u = tr_stream_usage(s);
-    tr_log(
-        i->level,
-        "stream %s ended: %s (%s)%s; request %s, tokens %llu + %llu, choices %u, bytes %llu, first "
-        "byte after %.3f s, end after %.3f s",
-        s->stream_id, i->reason, i->words, how, a->request_id, (unsigned long long)u.prompt,
-        (unsigned long long)u.completion, s->n, (unsigned long long)bytes_of(s),
-        seconds(a->arrival_ns, r->rec.first_byte_ns), seconds(a->arrival_ns, tr_now_ns()));
+    char first[48] = "no first byte";
+    if (r->rec.first_byte_ns)
+        snprintf(first, sizeof(first), "first byte after %.3f s",
+                 seconds(a->arrival_ns, r->rec.first_byte_ns));
+    tr_log(i->level,
+           "stream %s ended: %s (%s)%s; request %s, tokens %llu + %llu, choices %u, bytes %llu, "
+           "%s, end after %.3f s",
+           s->stream_id, i->reason, i->words, how, a->request_id, (unsigned long long)u.prompt,
+           (unsigned long long)u.completion, s->n, (unsigned long long)bytes_of(s), first,
+           seconds(a->arrival_ns, tr_now_ns()));
 }
 
 struct tr_usage tr_stream_usage(const struct tr_stream *s)

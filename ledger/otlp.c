@@ -14,6 +14,7 @@
 
 enum {
     BATCH = 256,     /* spans of one request */
+    EARLY = 256,     /* deliveries that came before their span */
     GATHER_MS = 500, /* between two looks */
     RETRY_MS = 1000, /* after a failure, then twice as long each time */
     RETRY_MAX_MS = 30000
@@ -46,6 +47,10 @@ struct tr_otlp {
     struct place *queue; /* [TR_OTLP_SPANS], the one that came as i-th at i modulo that */
     uint64_t head, tail;
     uint64_t *of_slot; /* 1 + where the last span of the slot is */
+    /* Of clients that left: the frontend is done before the engine.  The last that came, at n % EARLY; in
+     * which are also those of streams that have no span. */
+    struct tr_delivery *early;
+    uint64_t n_early;
     uint32_t n_slots;
     bool finish, ended;
 };
@@ -74,6 +79,8 @@ void tr_otlp_bill(struct tr_otlp *o, const struct tr_bill *b)
         p->span = (struct tr_span){.bill = *b};
         p->since_ns = tr_now_ns();
         p->sent = false;
+        for (uint64_t i = o->n_early; i && o->n_early - i < EARLY && !p->span.delivered; i--)
+            (void)tr_span_deliver(&p->span, &o->early[(i - 1) % EARLY]);
         if (b->slot < o->n_slots)
             o->of_slot[b->slot] = o->tail;
     }
@@ -88,8 +95,9 @@ void tr_otlp_delivery(struct tr_otlp *o, const struct tr_delivery *d)
         return;
     pthread_mutex_lock(&o->mutex);
     uint64_t at = o->of_slot[d->slot];
-    if (at > o->head && !o->queue[(at - 1) % TR_OTLP_SPANS].sent)
-        (void)tr_span_deliver(&o->queue[(at - 1) % TR_OTLP_SPANS].span, d);
+    struct place *p = at > o->head ? &o->queue[(at - 1) % TR_OTLP_SPANS] : NULL;
+    if (!p || p->sent || !tr_span_deliver(&p->span, d))
+        o->early[o->n_early++ % EARLY] = *d;
     pthread_mutex_unlock(&o->mutex);
 }
 
@@ -236,7 +244,8 @@ static int make_queue(struct tr_otlp *o, uint32_t n_slots)
     o->queue = calloc(TR_OTLP_SPANS, sizeof(*o->queue));
     o->batch = calloc(BATCH, sizeof(*o->batch));
     o->of_slot = calloc(n_slots, sizeof(*o->of_slot));
-    return o->queue && o->batch && o->of_slot ? 0 : -ENOMEM;
+    o->early = calloc(EARLY, sizeof(*o->early));
+    return o->queue && o->batch && o->of_slot && o->early ? 0 : -ENOMEM;
 }
 
 int tr_otlp_open(struct tr_otlp **out, const struct tr_otlp_config *c, uint32_t n_slots,
@@ -316,5 +325,6 @@ void tr_otlp_close(struct tr_otlp *o)
     free(o->queue);
     free(o->batch);
     free(o->of_slot);
+    free(o->early);
     free(o);
 }

@@ -127,7 +127,8 @@ def a_span_says_what_the_ledger_says():
         equal((v["gen_ai.response.finish_reasons"], left["name"]),
               (["client_disconnected"], f"text_completion {MODEL}"), "one whose client has left")
         check("error.type" not in v and "parentSpanId" not in left, "is no error, and began its trace", left)
-        check({"disconnect", "cancel_acknowledged"} <= {e["name"].split(".")[1] for e in left["events"]}, "when he left")
+        check({"disconnect", "cancel_acknowledged", "first_byte", "closed"} <= {e["name"].split(".")[1] for e in left["events"]}, "when he left")
+        equal(v.get("tokenring.delivered_tokens"), s.row("left")["delivered_tokens"], "how much of it he had")
         equal({values(x)["tokenring.request_id"] for x in c.spans()}, {"child", "left"}, "and no others")
         res = values(c.bodies()[0]["resourceSpans"][0]["resource"])
         equal(res["service.name"], "tokenring", "whose they are")
