@@ -39,9 +39,9 @@ struct tr_sched {
     struct tr_stat *stat;
 
     /* Slots. */
-    struct tr_seq *seq;             /* [n_slots] */
-    struct tr_extra *extra;         /* [n_slots], touched only where a request has one */
-    uint64_t *idem;                 /* [n_slots] of the hash of its Idempotency-Key; 0: none (twin.c) */
+    struct tr_seq *seq;     /* [n_slots] */
+    struct tr_extra *extra; /* [n_slots], touched only where a request has one */
+    uint64_t *idem;         /* [n_slots] of the hash of its Idempotency-Key; 0: none (twin.c) */
     struct tr_constrain *constrain; /* NULL: no request may bring a grammar */
     uint32_t *closed;               /* [n_slots], a stack of free slots that are not offered */
     uint32_t n_closed;
@@ -222,7 +222,7 @@ void tr_offer_sweep(struct tr_sched *sc);
 /* Whether the slot is offered in this generation and claimed by that frontend. */
 bool tr_offer_claimed_by(const struct tr_sched *sc, uint32_t slot, uint32_t gen, uint32_t area,
                          uint32_t epoch);
-void tr_offer_take(struct tr_sched *sc, uint32_t slot);  /* claimed -> taken, LIVE */
+void tr_offer_take(struct tr_sched *sc, uint32_t slot); /* claimed -> taken, LIVE */
 /* claimed -> the next generation, to be opened again; its frontend learns why (tr_ring_turned_away). */
 void tr_offer_turn_away(struct tr_sched *sc, uint32_t slot, enum tr_err why);
 void tr_offer_close(struct tr_sched *sc, uint32_t slot); /* after the ring's reset: free, closed */
