@@ -401,11 +401,9 @@ void tr_constrain_join(struct tr_constrain *c, uint64_t work, void (*beat)(void 
     pthread_mutex_unlock(&c->lock);
 }
 
-bool tr_constrain_wait(struct tr_constrain *c, uint64_t ns)
+void tr_constrain_wait(struct tr_constrain *c, uint64_t ns)
 {
     struct timespec until;
-    if (!c)
-        return false;
     clock_gettime(CLOCK_MONOTONIC, &until);
     ns += (uint64_t)until.tv_nsec;
     until.tv_sec += (time_t)(ns / 1000000000u);
@@ -416,5 +414,4 @@ bool tr_constrain_wait(struct tr_constrain *c, uint64_t ns)
     while (waits && c->made == made && pthread_cond_timedwait(&c->done, &c->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&c->lock);
-    return waits;
 }

@@ -75,8 +75,8 @@ void tr_constrain_begin(struct tr_constrain *c);
 /* After it: does no more than `work` of what the thread has not begun; UINT64_MAX: all of it, and waits for
  * the thread's.  `beat`: after each mask. */
 void tr_constrain_join(struct tr_constrain *c, uint64_t work, void (*beat)(void *arg), void *arg);
-/* Nobody can go on but for masks: waits until one more is made, at most for so long.  False: none is
- * waited for. */
-bool tr_constrain_wait(struct tr_constrain *c, uint64_t ns);
+/* Nobody can go on but for masks: waits until one more is made, at most for so long; not at all if none is
+ * waited for any more. */
+void tr_constrain_wait(struct tr_constrain *c, uint64_t ns);
 
 #endif

@@ -83,6 +83,7 @@ struct tr_sched {
 
     bool suspects;    /* there may be some */
     bool trial_next;  /* the next step is the trial's */
+    bool sits_out;    /* somebody waits for a mask, in this step's plan */
     uint32_t n_found; /* requests of a former engine that go on */
     uint64_t found_tokens;
 

@@ -70,7 +70,7 @@ static uint32_t draft_room(const struct tr_sched *sc, const struct tr_seq *q,
     return room > 1 ? (uint32_t)room - 1 : 0;
 }
 
-static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_seq *q)
+static struct tr_plan_seq describe(struct tr_sched *sc, const struct tr_seq *q)
 {
     struct tr_plan_seq p = {.state = q->closing ? TR_FREE : q->state,
                             .priority = q->priority,
@@ -86,8 +86,10 @@ static struct tr_plan_seq describe(const struct tr_sched *sc, const struct tr_se
     p.ready = q->state == TR_PARKED && tr_step_caught_up(sc, q);
     p.drafts = draft_room(sc, q, &p);
     if ((q->state == TR_PREFILL || q->state == TR_RUNNING) &&
-        tr_constrain_is_waited_for(sc->constrain, q->slot))
+        tr_constrain_is_waited_for(sc->constrain, q->slot)) {
         p.part = TR_PLAN_SUSPECT; /* it sits out */
+        sc->sits_out = true;
+    }
     return p;
 }
 
@@ -115,6 +117,7 @@ static uint32_t plan_for(struct tr_sched *sc, enum tr_plan_part part, struct tr_
 /* With suspects, every other step is for those on trial, if there is something to do for both. */
 static uint32_t make_plan(struct tr_sched *sc, struct tr_plan_step *step)
 {
+    sc->sits_out = false;
     for (uint32_t i = 0; i < sc->n_active; i++)
         sc->plan_in[i] = describe(sc, &sc->seq[sc->active[i]]);
     if (sc->draft_rows)
@@ -540,8 +543,10 @@ bool tr_step(struct tr_sched *sc)
     carry_out(sc, step.evict);
     TR_FAULT(ENGINE_PLAN_MOVED);
     if (!rows) {
-        if (tr_constrain_wait(sc->constrain, WAIT_NS))
-            sc->progress = true; /* another turn */
+        if (sc->sits_out) {
+            tr_constrain_wait(sc->constrain, WAIT_NS);
+            sc->progress = true; /* another turn, also if its mask was made since */
+        }
         return false;
     }
     struct tr_batch batch = make_batch(sc);

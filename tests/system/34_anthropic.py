@@ -318,6 +318,7 @@ def overload():
     with Server(SIM, max_seqs=1, max_queue=1, sim_step_us=20000) as s:
         runs = [Reader(s, forced(AB, max_tokens=4000)) for _ in range(2)]
         runs[0].read(3)
+        until(lambda: s.metric("requests_waiting") == 1)
         r = s.post(MESSAGES, ask())
         wrong(r, 503, "all places are taken", code="engine_overloaded")
         check(int(r.header("retry-after")) >= 1, "when to come again", r.headers)
