@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/hex.h"
 #include "base/json.h"
 
 #include "base/json_keys.h"
@@ -100,11 +101,7 @@ static int hex4(const unsigned char *p)
 {
     int v = 0;
     for (int i = 0; i < 4; i++) {
-        unsigned char c = p[i];
-        int d = c >= '0' && c <= '9'   ? c - '0'
-                : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                       : -1;
+        int d = tr_hex_digit(p[i]);
         if (d < 0)
             return -1;
         v = v << 4 | d;

@@ -3,6 +3,7 @@
 #include "frontend/access.h"
 
 #include "base/clock.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "frontend/key.h"
 #include "frontend/route.h"
@@ -140,7 +141,7 @@ static void put_id(struct tr_emit *e, const char *key, const uint8_t *id, size_t
     static const uint8_t none[TR_TRACE_ID];
     char hex[2 * TR_TRACE_ID + 1];
 
-    tr_trace_hex(id, n, hex);
+    tr_hex_format(id, n, hex);
     tr_emit_kstr(e, key, memcmp(id, none, n) ? hex : NULL);
 }
 

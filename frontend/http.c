@@ -329,7 +329,7 @@ static enum tr_http_ev start_byte(struct tr_http *h, char c, bool *eaten)
 
 static enum tr_http_ev size_byte(struct tr_http *h, char c)
 {
-    int d = hex((unsigned char)c);
+    int d = tr_hex_digit((unsigned char)c);
     if (d >= 0) {
         if (h->size_digits++ == MAX_SIZE_DIGITS)
             return tr_http_bad(h, TR_ERR_BAD_HTTP, "A chunk size is too long.");

@@ -46,8 +46,8 @@ static int decode_value(const char *p, size_t len, char *buf, size_t cap)
         if (c == '+') {
             c = ' ';
         } else if (c == '%') {
-            int hi = len - i > 2 ? hex((unsigned char)p[i + 1]) : -1;
-            int lo = len - i > 2 ? hex((unsigned char)p[i + 2]) : -1;
+            int hi = len - i > 2 ? tr_hex_digit((unsigned char)p[i + 1]) : -1;
+            int lo = len - i > 2 ? tr_hex_digit((unsigned char)p[i + 2]) : -1;
             if (hi < 0 || lo < 0 || (hi == 0 && lo == 0))
                 return -EINVAL;
             c = (unsigned char)(hi << 4 | lo);

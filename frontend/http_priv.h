@@ -3,6 +3,7 @@
 #ifndef TR_FRONTEND_HTTP_PRIV_H
 #define TR_FRONTEND_HTTP_PRIV_H
 
+#include "base/hex.h"
 #include "frontend/http.h"
 
 #include <string.h>
@@ -11,14 +12,6 @@
 static inline bool is_digit(unsigned char c)
 {
     return c >= '0' && c <= '9';
-}
-
-static inline int hex(unsigned char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 static inline bool is_alnum(unsigned char c)

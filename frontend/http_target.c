@@ -12,8 +12,8 @@ static size_t normalise(char *p, size_t len)
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)p[i];
         if (c == '%') {
-            int hi = len - i > 2 ? hex((unsigned char)p[i + 1]) : -1;
-            int lo = len - i > 2 ? hex((unsigned char)p[i + 2]) : -1;
+            int hi = len - i > 2 ? tr_hex_digit((unsigned char)p[i + 1]) : -1;
+            int lo = len - i > 2 ? tr_hex_digit((unsigned char)p[i + 2]) : -1;
             if (hi < 0 || lo < 0)
                 return 0;
             c = (unsigned char)(hi << 4 | lo);
@@ -52,8 +52,8 @@ static size_t reg_name(struct tr_slice a)
     for (; at < a.len && a.p[at] != ':'; at++) {
         unsigned char c = (unsigned char)a.p[at];
         if (c == '%') {
-            if (a.len - at < 3 || hex((unsigned char)a.p[at + 1]) < 0 ||
-                hex((unsigned char)a.p[at + 2]) < 0)
+            if (a.len - at < 3 || tr_hex_digit((unsigned char)a.p[at + 1]) < 0 ||
+                tr_hex_digit((unsigned char)a.p[at + 2]) < 0)
                 return 0;
             at += 2;
         } else if (!is_alnum(c) && !(c && strchr("-._~!$&'()*+;=", c))) {

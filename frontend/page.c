@@ -2,8 +2,8 @@
 #include "frontend/page.h"
 
 #include "base/assert.h"
+#include "base/hex.h"
 #include "frontend/digest.h"
-#include "shm/trace.h"
 
 #include <errno.h>
 #include <openssl/evp.h>
@@ -54,7 +54,7 @@ int tr_page_describe(const char *html, size_t len, struct tr_page_head *h)
     if (ret)
         return ret;
     h->tag[0] = '"';
-    tr_trace_hex(sum, TAG_DIGITS / 2, h->tag + 1);
+    tr_hex_format(sum, TAG_DIGITS / 2, h->tag + 1);
     memcpy(h->tag + 1 + TAG_DIGITS, "\"", 2);
     int n = snprintf(h->policy, sizeof(h->policy),
                      "default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; "

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grammar/gbnf_parse.c - the text of a grammar into trees; see gbnf.h. */
 #include "grammar/gbnf_tree.h"
+#include "base/hex.h"
 #include "grammar/utf8_char.h"
 
 #include <errno.h>
@@ -90,14 +91,6 @@ static uint32_t name(struct parser *p)
 
 /* ---- characters ---- */
 
-static int hex_value(int c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* One character of a literal or class at `at`. */
 static bool character(struct parser *p, uint32_t *c)
 {
@@ -123,7 +116,7 @@ static bool character(struct parser *p, uint32_t *c)
         return refuse(p, "an escape that is not known"), false;
     uint32_t v = 0;
     for (; digits; digits--, p->at++) {
-        int d = hex_value(peek(p, 0));
+        int d = tr_hex_digit(peek(p, 0));
         if (d < 0)
             return refuse(p, "too few hexadecimal digits"), false;
         v = v << 4 | (uint32_t)d;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grammar/regex_parse.c - the text of a regular expression into a tree; see regex.h. */
 #include "grammar/regex_tree.h"
+#include "base/hex.h"
 #include "grammar/utf8_char.h"
 
 #include <errno.h>
@@ -68,14 +69,6 @@ static bool looking_at(const struct parser *p, const char *what)
     return p->len - p->at >= n && memcmp(p->s + p->at, what, n) == 0;
 }
 
-static int hex_value(int c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* ---- escapes ---- */
 
 /* Exactly n hex digits at `at`. */
@@ -83,7 +76,7 @@ static bool hex(struct parser *p, unsigned n, uint32_t *c)
 {
     uint32_t v = 0;
     for (unsigned i = 0; i < n; i++) {
-        int d = hex_value(peek(p, i));
+        int d = tr_hex_digit(peek(p, i));
         if (d < 0)
             return false;
         v = v << 4 | (uint32_t)d;
@@ -99,8 +92,8 @@ static bool unicode(struct parser *p, uint32_t *c)
     if (peek(p, 0) == '{') {
         uint32_t v = 0;
         unsigned n = 0;
-        for (p->at++; hex_value(peek(p, 0)) >= 0 && n < 7; n++, p->at++)
-            v = v << 4 | (uint32_t)hex_value(peek(p, 0));
+        for (p->at++; tr_hex_digit(peek(p, 0)) >= 0 && n < 7; n++, p->at++)
+            v = v << 4 | (uint32_t)tr_hex_digit(peek(p, 0));
         if (!n || v > TR_CHAR_MAX || peek(p, 0) != '}')
             return refuse(p, "\\u{...} is no character"), false;
         p->at++;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ledger/collector.h"
 
+#include "base/hex.h"
 #include "base/json.h"
 
 #include <curl/curl.h>
@@ -61,14 +62,6 @@ static bool is_name(const char *p, size_t n)
     return n > 0;
 }
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* One "name=value" as a header; its length, or -EINVAL. */
 static int header_of(const char *p, size_t n, char out[HEADER_BYTES])
 {
@@ -81,8 +74,8 @@ static int header_of(const char *p, size_t n, char out[HEADER_BYTES])
     size_t len = at + 2;
     for (size_t i = at + 1; i < n; i++) {
         int c = (unsigned char)p[i];
-        if (c == '%' && i + 2 < n && hex(p[i + 1]) >= 0 && hex(p[i + 2]) >= 0) {
-            c = hex(p[i + 1]) << 4 | hex(p[i + 2]);
+        if (c == '%' && i + 2 < n && tr_hex_digit(p[i + 1]) >= 0 && tr_hex_digit(p[i + 2]) >= 0) {
+            c = tr_hex_digit(p[i + 1]) << 4 | tr_hex_digit(p[i + 2]);
             i += 2;
         }
         if (c < 0x20 || c > 0x7e)

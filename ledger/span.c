@@ -2,6 +2,7 @@
 #include "ledger/span.h"
 
 #include "base/clock.h"
+#include "base/hex.h"
 #include "shm/close.h"
 #include "shm/stream_id.h"
 
@@ -43,7 +44,7 @@ static void put_time(struct tr_emit *e, const char *key, int64_t origin_us, uint
 static void put_id(struct tr_emit *e, const char *key, const uint8_t *id, size_t n)
 {
     char hex[2 * TR_TRACE_ID + 1];
-    tr_trace_hex(id, n, hex);
+    tr_hex_format(id, n, hex);
     tr_emit_kstr(e, key, hex);
 }
 

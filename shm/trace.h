@@ -42,7 +42,4 @@ struct tr_stages {
     uint64_t submitted_ns;
 };
 
-/* `n` bytes as lower-case hexadecimal digits, NUL-ended: 2 n + 1 bytes. */
-void tr_trace_hex(const uint8_t *id, size_t n, char *out);
-
 #endif

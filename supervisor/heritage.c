@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "base/gguf.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/model_path.h"
 #include "grammar/build.h"
@@ -373,7 +374,7 @@ static int take_collector(struct tr_heritage *h, struct tr_errbuf *err)
     h->opt.otlp_headers = h->otlp_headers;
     while (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id)) /* so few never come in part */
         ;
-    tr_trace_hex(id, sizeof(id), h->instance);
+    tr_hex_format(id, sizeof(id), h->instance);
     return 0;
 }
 

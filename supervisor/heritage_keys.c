@@ -2,8 +2,8 @@
 /* supervisor/heritage_keys.c - the API keys that frontends inherit.  See heritage.h. */
 #include "supervisor/heritage.h"
 
+#include "base/hex.h"
 #include "base/log.h"
-#include "shm/trace.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static void hide_admin_key(struct tr_heritage *h)
     char *given = (char *)h->opt.admin_key;
 
     memcpy(h->admin_key, lead, sizeof(lead) - 1);
-    tr_trace_hex(h->keys.row[h->keys.n - 1].hash, TR_DIGEST_BYTES, h->admin_key + sizeof(lead) - 1);
+    tr_hex_format(h->keys.row[h->keys.n - 1].hash, TR_DIGEST_BYTES,
+                  h->admin_key + sizeof(lead) - 1);
     explicit_bzero(given, strlen(given));
     h->opt.admin_key = h->admin_key;
 }

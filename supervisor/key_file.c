@@ -4,8 +4,8 @@
 
 #include "base/assert.h"
 #include "base/emit.h"
+#include "base/hex.h"
 #include "base/json.h"
-#include "shm/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -89,21 +89,13 @@ int tr_key_name_check(const char *name, size_t len, struct tr_errbuf *err)
 
 /* ---- hashes ---- */
 
-static int digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* 64 digits of either case, and nothing else: 0, or -EINVAL and some of *out written. */
 static int parse_hash(const char *hex, size_t len, uint8_t out[TR_DIGEST_BYTES])
 {
     if (len != (size_t)2 * TR_DIGEST_BYTES)
         return -EINVAL;
     for (size_t i = 0; i < TR_DIGEST_BYTES; i++) {
-        int hi = digit(hex[2 * i]), lo = digit(hex[2 * i + 1]);
+        int hi = tr_hex_digit(hex[2 * i]), lo = tr_hex_digit(hex[2 * i + 1]);
         if (hi < 0 || lo < 0)
             return -EINVAL;
         out[i] = (uint8_t)(hi << 4 | lo);
@@ -291,7 +283,7 @@ void tr_key_file_row(struct tr_emit *e, const struct tr_key *k)
 {
     char hex[2 * TR_DIGEST_BYTES + 1];
 
-    tr_trace_hex(k->hash, sizeof(k->hash), hex);
+    tr_hex_format(k->hash, sizeof(k->hash), hex);
     tr_emit_obj(e);
     tr_emit_kstr(e, "name", k->name);
     tr_emit_kstr(e, "sha256", hex);

@@ -2,6 +2,7 @@
 /* text/spm.c - see spm.h. */
 #include "text/spm.h"
 
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "text/vocab_priv.h"
 
@@ -50,21 +51,12 @@ size_t tr_spm_unmap(const char *text, size_t len, char *out)
     return n;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int tr_spm_byte(const char *text, size_t len)
 {
     if (len != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
         return -1;
-    int high = hex_digit(text[3]);
-    int low = hex_digit(text[4]);
+    int high = tr_hex_digit(text[3]);
+    int low = tr_hex_digit(text[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 

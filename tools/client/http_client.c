@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/http_client.h"
 
+#include "base/hex.h"
+
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
@@ -106,24 +108,15 @@ static int end_head(struct tr_httpc *r)
     return 0;
 }
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* 1*HEXDIG, then nothing, white space or an extension, which is ignored. */
 static int read_chunk_size(struct tr_httpc *r)
 {
     uint64_t n = 0;
     size_t i = 0;
-    for (; hex(r->line[i]) >= 0; i++) {
+    for (; tr_hex_digit(r->line[i]) >= 0; i++) {
         if (i == 15)
             return fault(r, "a chunk size that is too large");
-        n = n << 4 | (uint64_t)hex(r->line[i]);
+        n = n << 4 | (uint64_t)tr_hex_digit(r->line[i]);
     }
     char after = r->line[i];
     if (!i || (after && after != ';' && after != ' ' && after != '\t'))

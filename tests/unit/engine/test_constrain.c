@@ -9,6 +9,7 @@
 #include "grammar/pieces.h"
 #include "shm/lpring.h"
 #include "testlib/gguf_write.h"
+#include "testlib/sim_pieces.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -20,26 +21,6 @@
 enum { N = 20, CTX = 256, MAX_OUT = 120, TINY_VOCAB = 100, TINY_EOG = 2 };
 
 /* ---- vocabularies ---- */
-
-static const struct {
-    const char *bytes;
-    size_t len;
-    bool control;
-} sim_vocab[] = {
-#define X(type, text) {text, sizeof(text) - 1, (type) == TR_SIM_CONTROL},
-#include "base/sim_vocab.def"
-#undef X
-};
-
-static struct tr_gpiece_of sim_piece(void *arg, uint32_t id)
-{
-    (void)arg;
-    if (id == TR_SIM_EOS || id == TR_SIM_IM_END)
-        return (struct tr_gpiece_of){.kind = TR_GPIECE_EOG};
-    if (sim_vocab[id].control)
-        return (struct tr_gpiece_of){.kind = TR_GPIECE_CONTROL};
-    return (struct tr_gpiece_of){sim_vocab[id].bytes, sim_vocab[id].len, TR_GPIECE_TEXT};
-}
 
 /* Two controls, an end, the printable characters, and two longer pieces. */
 static struct tr_gpiece_of tiny_piece(void *arg, uint32_t id)

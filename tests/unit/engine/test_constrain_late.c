@@ -8,6 +8,7 @@
 #include "enginerig/engine_rig.h"
 #include "grammar/build.h"
 #include "grammar/mask.h"
+#include "testlib/sim_pieces.h"
 
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -16,26 +17,6 @@
 #include <unistd.h>
 
 enum { SLOWS = 3, MAX_OUT = 12, STEP = TR_CONSTRAIN_STEP_WORK, MASK = TR_CONSTRAIN_MASK_WORK };
-
-static const struct {
-    const char *bytes;
-    size_t len;
-    bool control;
-} sim_vocab[] = {
-#define X(type, text) {text, sizeof(text) - 1, (type) == TR_SIM_CONTROL},
-#include "base/sim_vocab.def"
-#undef X
-};
-
-static struct tr_gpiece_of piece(void *arg, uint32_t id)
-{
-    (void)arg;
-    if (id == TR_SIM_EOS || id == TR_SIM_IM_END)
-        return (struct tr_gpiece_of){.kind = TR_GPIECE_EOG};
-    if (sim_vocab[id].control)
-        return (struct tr_gpiece_of){.kind = TR_GPIECE_CONTROL};
-    return (struct tr_gpiece_of){sim_vocab[id].bytes, sim_vocab[id].len, TR_GPIECE_TEXT};
-}
 
 /* ---- masks that are as slow as they are said to be ---- */
 
@@ -89,7 +70,7 @@ static void setup(void)
                  err.msg);
     tr_gbuild_free(b);
     extra = (struct tr_extra){.grammar = image, .grammar_len = (uint32_t)image_len};
-    cr_assert_eq(tr_gpieces_build(TR_SIM_VOCAB_SIZE, piece, NULL, &pieces, &pieces_len), 0);
+    cr_assert_eq(tr_gpieces_build(TR_SIM_VOCAB_SIZE, sim_piece, NULL, &pieces, &pieces_len), 0);
     struct tr_engine_rig_config c = {
         .shm = {.n_slots = 24, .n_admit = 16, .max_seqs = 8, .window = 64},
         .sched = {.prefill_chunk = 16, .pieces = pieces, .pieces_len = pieces_len}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "frontend/digest.h"
+#include "base/hex.h"
 #include "sandbox/sandbox.h"
-#include "shm/trace.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static const char *hex_of(const char *text, size_t len)
 
     if (tr_digest(text, len, h))
         return "none";
-    tr_trace_hex(h, sizeof(h), hex);
+    tr_hex_format(h, sizeof(h), hex);
     return hex;
 }
 

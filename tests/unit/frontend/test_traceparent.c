@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "frontend/traceparent.h"
 
+#include "base/hex.h"
+
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +34,7 @@ static void expect_hex(const uint8_t *id, size_t n, const char *hex)
 {
     char text[33];
 
-    tr_trace_hex(id, n, text);
+    tr_hex_format(id, n, text);
     cr_expect_str_eq(text, hex);
 }
 

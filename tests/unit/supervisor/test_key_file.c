@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/emit.h"
-#include "shm/trace.h"
+#include "base/hex.h"
 #include "supervisor/key_file.h"
 
 #include <criterion/criterion.h>
@@ -20,7 +20,7 @@ static const char *hash_of(char letter)
     uint8_t h[TR_DIGEST_BYTES];
 
     tr_digest(key, 4, h);
-    tr_trace_hex(h, sizeof(h), hex);
+    tr_hex_format(h, sizeof(h), hex);
     at = (at + 1) % 4;
     snprintf(text[at], sizeof(text[at]), "\"sha256\":\"%s\"", hex);
     return text[at];
@@ -169,7 +169,7 @@ Test(key_file, the_admin_key_is_given_itself_or_as_its_hash)
     uint8_t h[TR_DIGEST_BYTES];
 
     tr_digest("boss", 4, h);
-    tr_trace_hex(h, sizeof(h), text + 7);
+    tr_hex_format(h, sizeof(h), text + 7);
     cr_assert_eq(tr_key_file_admin("boss", &keys, &err), 0);
     cr_assert_eq(tr_key_file_admin(text, &other, &err), 0);
     cr_expect(keys.row[0].admin && keys.row[0].index == TR_KEYS_MAX);
