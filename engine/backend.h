@@ -3,9 +3,13 @@
  *
  * Path: http > tokens > subq > engine > [step] > ring > detok > event > socket
  *
- * One table, filled by `cpu` (engine/forward.c over cpu_kernels/ops.h) and `sim` (engine/sim.c).
- * Prefill and decode are the same call: a sequence gives one row when it decodes and a run of
- * rows when a chunk of its prompt is prefilled.
+ * One table, filled by `cpu` (engine/forward.c over cpu_kernels/ops.h), `sim` (engine/sim.c) and, in a
+ * build with CUDA, `cuda` (engine/backend_cuda.c).  Prefill and decode are the same call: a sequence gives
+ * one row when it decodes and a run of rows when a chunk of its prompt is prefilled.
+ *
+ * A backend without `pick` is done when `forward` comes back, and the scheduler samples from the logits that
+ * it left.  One with `pick` keeps them, and may come back from `forward` and `pick` before anything is done:
+ * a step is forward, pick, collect, and what the host does between them costs no time of the device.
  *
  * Always true:
  *   I1  rows of one sequence stand together, with ascending positions, and follow what is already
@@ -62,6 +66,7 @@ struct tr_backend_config {
     uint32_t max_seqs;
     uint32_t max_rows; /* largest batch */
     uint32_t max_out;
+    bool deterministic;   /* P10 is insisted on: what cannot keep it is not opened */
     uint32_t sim_step_us; /* sim: time of a step, and per prefilled token */
     uint32_t sim_prefill_us;
     /* Called while the model loads, at least for every few megabytes that come from the file: the
@@ -77,10 +82,12 @@ struct tr_backend_info {
     uint32_t n_kv_blocks;
     uint64_t kv_block_bytes; /* all layers, K and V */
     uint64_t weight_bytes;   /* what a decode step reads */
-    bool deterministic;      /* P10 holds (false for blas) */
+    bool deterministic;      /* P10 holds (not for blas, nor for cuda unless it was insisted on) */
     char description[224];   /* one line for the start-up log */
 };
 
+struct tr_pick; /* engine/pick.h */
+struct tr_picked;
 struct tr_backend;
 
 struct tr_backend_ops {
@@ -89,10 +96,21 @@ struct tr_backend_ops {
     struct tr_backend *(*open)(const struct tr_backend_config *c, struct tr_backend_info *info,
                                struct tr_errbuf *err);
     /* Writes K and V of every row, then fills logits [n_out, n_vocab].  `beat(arg)` is called
-     * after every layer (sim: at least every 100 ms): the engine's sign of life. */
+     * after every layer (sim: at least every 100 ms): the engine's sign of life.
+     * With `pick`: logits is NULL, and what `batch` points to is read before it comes back; the pass may
+     * then be under way until `collect`. */
     void (*forward)(struct tr_backend *b, const struct tr_batch *batch, float *logits,
                     void (*beat)(void *), void *arg);
-    /* Runs fn(arg, i) for 0 <= i < n on the backend's threads and waits (sampling uses it). */
+    /* Once for a pass, n <= n_out, before `collect`: has n tokens picked when the pass is done.  `p`, and
+     * what it points to, stays as it is until then.  NULL: the scheduler samples from logits. */
+    void (*pick)(struct tr_backend *b, const struct tr_pick *p, uint32_t n);
+    /* Waits for the pass and for the n picks, and leaves them in `out`, in their order.  With n = 0 and no
+     * `pick` before it: waits for the pass alone, and may be followed by `pick` and another `collect`.
+     * `beat(arg)` at least every 100 ms, as long as the device may be believed to be alive. */
+    void (*collect)(struct tr_backend *b, struct tr_picked *out, uint32_t n, void (*beat)(void *),
+                    void *arg);
+    /* Runs fn(arg, i) for 0 <= i < n on the backend's threads and waits (sampling uses it).  May be NULL
+     * with `pick`. */
     void (*parallel)(struct tr_backend *b, uint32_t n, void (*fn)(void *, uint32_t), void *arg);
     /* Has fn(arg, what) done by a thread of the backend that has nothing to do, beside whatever comes
      * next.  False: there is none, the caller does it itself.  NULL: there never is. */
@@ -102,5 +120,8 @@ struct tr_backend_ops {
 
 extern const struct tr_backend_ops tr_backend_cpu;
 extern const struct tr_backend_ops tr_backend_sim;
+#ifdef TR_CUDA
+extern const struct tr_backend_ops tr_backend_cuda;
+#endif
 
 #endif

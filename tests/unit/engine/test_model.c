@@ -451,6 +451,24 @@ Test(backend_cpu, memory_is_planned_from_the_configuration)
     unlink(path);
 }
 
+Test(backend_cpu, who_insists_on_the_same_tokens_gets_no_blas)
+{
+    char path[64];
+    save_tiny(path);
+    struct tr_backend_info info;
+    struct tr_errbuf err = {""};
+    struct tr_backend_config c = {.max_seqs = 1, .math = TR_MATH_BLAS, .deterministic = true};
+    struct tr_backend *b = open_file(path, c, &info, &err);
+    cr_assert(eq(ptr, b, NULL));
+    cr_expect(eq(str, err.msg, "the products of blas are not deterministic"));
+    c.math = TR_MATH_F32;
+    b = open_file(path, c, &info, &err);
+    cr_assert(ne(ptr, b, NULL), "%s", err.msg);
+    cr_expect(info.deterministic);
+    tr_backend_cpu.close(b);
+    unlink(path);
+}
+
 Test(backend_cpu, windows_and_scaling_are_told)
 {
     char path[64];
