@@ -15,7 +15,7 @@ packages_build="gcc libc6-dev cmake ninja-build pkg-config libevent-dev libnghtt
   libxxhash-dev libmsgpack-dev libjansson-dev uuid-dev libopenblas0-pthread libseccomp-dev libpq-dev
   libsqlite3-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler libwslay-dev"
 packages_model="python3 python3-pip ca-certificates"
-packages_check="$packages_build $packages_model curl git clang clang-format clang-tidy
+packages_check="$packages_build $packages_model g++ curl git clang clang-format clang-tidy
   libclang-rt-14-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross libcriterion-dev libhttp-parser-dev
   spin procps postgresql systemd dpkg-dev fakeroot groff-base nginx-light haproxy"
 packages_all="python3-venv varnish nghttp2-client prometheus chromium fonts-dejavu-core"

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_kernels/dev.cuh - the device behind the table of cpu_kernels/ops.h, and the operations that fill it.
+ *
+ * One operation per file.  An operation launches kernels on the device's stream and returns: it neither
+ * allocates nor waits, and what it launches depends on the numbers it is given by value alone, never on what
+ * lies in memory, so that a pass can be recorded once and started again.  Pointers are the device's. */
+#ifndef TR_CUDA_KERNELS_DEV_CUH
+#define TR_CUDA_KERNELS_DEV_CUH
+
+#include "cuda_kernels/port.cuh"
+
+extern "C" {
+#include "cpu_kernels/ops.h"
+}
+
+struct tr_dev {
+    cudaStream_t stream;
+    int n_sm;   /* streaming multiprocessors */
+    bool exact; /* --deterministic: the bits of TR_CPU_GENERIC in all operations */
+};
+
+extern "C" {
+
+/* rms_norm.cu */
+void tr_cuda_rms_norm(struct tr_dev *dev, const float *x, const float *w, float eps,
+                      uint32_t n_rows, uint32_t dim, float *out);
+void tr_cuda_add_rms_norm(struct tr_dev *dev, float *x, const float *y, const float *w, float eps,
+                          uint32_t n_rows, uint32_t dim, float *out);
+void tr_cuda_norm_add_rms_norm(struct tr_dev *dev, float *x, const float *y, const float *w_post,
+                               const float *w_next, float eps, uint32_t n_rows, uint32_t dim,
+                               float *out);
+void tr_cuda_head_norm(struct tr_dev *dev, float *x, const float *w, float eps, uint32_t n_rows,
+                       uint32_t n_head, uint32_t head_dim);
+
+/* rows.cu */
+void tr_cuda_add(struct tr_dev *dev, float *x, const float *y, uint32_t n_rows, uint32_t dim);
+void tr_cuda_add_bias(struct tr_dev *dev, float *x, const float *b, uint32_t n_rows, uint32_t dim);
+void tr_cuda_scale(struct tr_dev *dev, float *x, float s, uint32_t n_rows, uint32_t dim);
+void tr_cuda_silu_mul(struct tr_dev *dev, float *gate, const float *up, uint32_t n_rows,
+                      uint32_t dim);
+void tr_cuda_gelu_mul(struct tr_dev *dev, float *gate, const float *up, uint32_t n_rows,
+                      uint32_t dim);
+}
+
+#endif
