@@ -187,7 +187,7 @@ static void look_for_end(struct tr_sched *sc, struct tr_seq *q)
     if (!tr_state_terminal(q->state))
         tr_hear_reader(sc, q);
     if (!tr_state_terminal(q->state) && q->n_out)
-        tr_step_end_if_over(sc, q, tr_ring_ids(sc->s, q->slot)[tr_seq_total(q) - 1]);
+        tr_publish_end_if_over(sc, q, tr_ring_ids(sc->s, q->slot)[tr_seq_total(q) - 1]);
 }
 
 static void end_as(struct tr_sched *sc, struct tr_seq *q, enum tr_err err)
@@ -217,9 +217,9 @@ static void go_on(struct tr_sched *sc, struct tr_seq *q)
     atomic_store_explicit(&r->wants_cursor, 0, memory_order_relaxed);
     tr_slot_stat_published(sc->s, q->slot, q->n_out);
     if (q->n_out && !q->first_token_ns)
-        tr_step_first_token(sc, q, tr_sched_token_ns(sc, q, 0));
+        tr_publish_first_token(sc, q, tr_sched_token_ns(sc, q, 0));
     q->last_token_ns = q->n_out && !was_parked ? tr_sched_token_ns(sc, q, q->n_out - 1) : 0;
-    if (!tr_step_retrace(sc, q)) {
+    if (!tr_publish_retrace(sc, q)) {
         end_as(sc, q, TR_ERR_GRAMMAR_FAILED);
         return;
     }

@@ -267,16 +267,26 @@ void tr_speculate_offer(struct tr_sched *sc);
 /* ---- recover.c ---- */
 void tr_recover(struct tr_sched *sc);
 
+/* ---- batch.c ---- */
+/* Whether rows of its prompt have log-probabilities that are still to be told. */
+bool tr_batch_echoes(const struct tr_sched *sc, const struct tr_seq *q);
+/* Rows as plan_do says, and the jobs of those that have logits; they count as computed from here on. */
+struct tr_batch tr_batch_make(struct tr_sched *sc);
+
+/* ---- publish.c ---- */
+/* What the jobs of this step have come to, into the rings, and what follows from it; the step is counted. */
+void tr_publish_all(struct tr_sched *sc);
+/* Ends it, or lets it wait for the scan of its last tokens, if `id`, its last one, is its end. */
+void tr_publish_end_if_over(struct tr_sched *sc, struct tr_seq *q, uint32_t id);
+/* The published tokens of a request that was found again lead through its grammar; false if they do not. */
+bool tr_publish_retrace(struct tr_sched *sc, const struct tr_seq *q);
+/* Its first token was published at that time. */
+void tr_publish_first_token(struct tr_sched *sc, struct tr_seq *q, uint64_t at_ns);
+
 /* ---- step.c ---- */
 /* Whether its reader is so far behind that it must not run. */
 bool tr_step_is_behind(const struct tr_sched *sc, const struct tr_seq *q);
 void tr_step_park(struct tr_sched *sc, struct tr_seq *q);
-/* Ends it, or lets it wait for the scan of its last tokens, if `id`, its last one, is its end. */
-void tr_step_end_if_over(struct tr_sched *sc, struct tr_seq *q, uint32_t id);
-/* The published tokens of a request that was found again lead through its grammar; false if they do not. */
-bool tr_step_retrace(struct tr_sched *sc, const struct tr_seq *q);
-/* Its first token was published at that time. */
-void tr_step_first_token(struct tr_sched *sc, struct tr_seq *q, uint64_t at_ns);
 /* Whether the reader of a parked sequence is near enough for it to run again. */
 bool tr_step_caught_up(const struct tr_sched *sc, const struct tr_seq *q);
 /* Does what the plan says and makes the step; false if it had no rows. */

@@ -10,14 +10,6 @@
 
 /* ---- what the plan is told ---- */
 
-static bool echoes(const struct tr_sched *sc, const struct tr_seq *q)
-{
-    if (!(q->flags & TR_REQ_ECHO_LOGPROBS))
-        return false;
-    uint64_t tail = atomic_load_explicit(&tr_sched_ring(sc, q)->lp_tail, memory_order_relaxed);
-    return tail < q->prompt_len;
-}
-
 /* Rows it may have before its logprob ring is full: rows whose entries were pushed before a
  * preemption, or that have none, need no room. */
 static uint32_t lp_rows(const struct tr_sched *sc, const struct tr_seq *q)
@@ -25,7 +17,7 @@ static uint32_t lp_rows(const struct tr_sched *sc, const struct tr_seq *q)
     if (!(q->flags & (TR_REQ_LOGPROBS | TR_REQ_ECHO_LOGPROBS)))
         return UINT32_MAX;
     uint32_t room = tr_lpring_room(sc->s, q->slot);
-    if (echoes(sc, q)) {
+    if (tr_batch_echoes(sc, q)) {
         uint64_t tail = atomic_load_explicit(&tr_sched_ring(sc, q)->lp_tail, memory_order_relaxed);
         return room + (tail > q->in_kv + 1u ? (uint32_t)tail - 1 - q->in_kv : 0);
     }
@@ -81,7 +73,7 @@ static struct tr_plan_seq describe(struct tr_sched *sc, const struct tr_seq *q)
                             .blocks = q->n_blocks,
                             .again = q->again};
     p.row_cap = lp_rows(sc, q);
-    p.out_rows = echoes(sc, q);
+    p.out_rows = tr_batch_echoes(sc, q);
     p.hold = lag_of(q) >= sc->s->config.window || p.row_cap == 0;
     p.ready = q->state == TR_PARKED && tr_step_caught_up(sc, q);
     p.drafts = draft_room(sc, q, &p);
@@ -167,7 +159,7 @@ static void start(struct tr_sched *sc, struct tr_seq *q)
     tr_seq_move(sc->s, q, TR_PREFILL);
     if (q->started_ns)
         return;
-    tr_cached_start(sc, q, echoes(sc, q));
+    tr_cached_start(sc, q, tr_batch_echoes(sc, q));
     struct tr_ring *r = tr_sched_ring(sc, q);
     q->started_ns = sc->now;
     atomic_store_explicit(&r->started_ns, sc->now, memory_order_relaxed);
@@ -212,86 +204,6 @@ static void carry_out(struct tr_sched *sc, uint32_t evict)
     }
 }
 
-/* ---- the batch ---- */
-
-static uint32_t add_job(struct tr_sched *sc, const struct tr_seq *q, uint32_t pos, bool echo)
-{
-    TR_ASSERT(sc->n_jobs < sc->max_out);
-    struct tr_job *j = &sc->jobs[sc->n_jobs];
-    j->slot = q->slot;
-    j->pos = pos;
-    j->echo = echo;
-    j->wants_lp = echo || (q->flags & TR_REQ_LOGPROBS);
-    j->n_before = 0;
-    j->is_more = false;
-    j->mask = !echo && tr_constrain_has(sc->constrain, q->slot)
-                  ? tr_constrain_ask(sc->constrain, q->slot)
-                  : NULL;
-    j->late = false;
-    j->id = echo ? tr_ring_ids(sc->s, q->slot)[pos + 1] : 0;
-    return sc->n_jobs++;
-}
-
-static void add_rows(struct tr_sched *sc, const struct tr_seq *q, uint32_t n, uint32_t seq,
-                     struct tr_batch_row *rows)
-{
-    const uint32_t *ids = tr_ring_ids(sc->s, q->slot);
-    uint64_t told = atomic_load_explicit(&tr_sched_ring(sc, q)->lp_tail, memory_order_relaxed);
-    bool echo = echoes(sc, q);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t pos = q->in_kv + i, out = TR_NO_LOGITS;
-        if (echo && pos + 1 < q->prompt_len && pos + 1 >= told)
-            out = add_job(sc, q, pos, true);
-        else if (pos + 1 == tr_seq_total(q) && q->n_out < q->max_tokens)
-            out = add_job(sc, q, pos, false);
-        rows[i] = (struct tr_batch_row){.token = ids[pos], .pos = pos, .seq = seq, .out = out};
-    }
-}
-
-/* Behind the row of its newest token. */
-static void add_drafts(struct tr_sched *sc, const struct tr_seq *q, const uint32_t *drafts,
-                       uint32_t n, struct tr_batch_row *rows)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        struct tr_job *before = &sc->jobs[sc->n_jobs - 1];
-        TR_ASSERT(before->slot == q->slot && !before->echo);
-        before->drafts = drafts;
-        before->is_more = true;
-        uint32_t out = add_job(sc, q, tr_seq_total(q) + i, false);
-        sc->jobs[out].drafts = drafts;
-        sc->jobs[out].n_before = i + 1;
-        rows[i] = (struct tr_batch_row){
-            .token = drafts[i], .pos = tr_seq_total(q) + i, .seq = rows[-1].seq, .out = out};
-    }
-    if (n)
-        tr_stat_add(sc->stat, TR_STAT_DRAFTED, n);
-}
-
-static struct tr_batch make_batch(struct tr_sched *sc)
-{
-    struct tr_batch b = {.rows = sc->rows, .seqs = sc->tables};
-    sc->n_jobs = 0;
-    for (uint32_t i = 0; i < sc->n_active; i++) {
-        struct tr_seq *q = &sc->seq[sc->active[i]];
-        uint32_t n = sc->plan_do[i].rows;
-        if (!n)
-            continue;
-        sc->tables[b.n_seqs] = tr_kv_table_of(sc->kv, q->slot);
-        uint32_t own = tr_seq_total(q) - q->in_kv < n ? tr_seq_total(q) - q->in_kv : n;
-        add_rows(sc, q, own, b.n_seqs, sc->rows + b.n_rows);
-        if (own < n)
-            add_drafts(sc, q, sc->guess[i], n - own, sc->rows + b.n_rows + own);
-        b.n_seqs++;
-        b.n_rows += n;
-        q->in_kv += own;
-        /* What is computed again is not the client's doing. */
-        if (q->n_out == 0 && !q->again)
-            tr_fair_serve(sc->fair, q->key, (uint64_t)n * TR_FAIR_PROMPT);
-    }
-    b.n_out = sc->n_jobs;
-    return b;
-}
-
 /* ---- sampling, on the backend's threads ---- */
 
 static void sample_one(void *arg, uint32_t i)
@@ -318,183 +230,6 @@ static void sample_one(void *arg, uint32_t i)
                               .n_eog = sc->cfg.n_eog,
                               .mask = j->mask};
     j->id = tr_sample(sc->sampler, i, logits, &in, j->wants_lp ? &j->lp : NULL);
-}
-
-/* ---- publishing ---- */
-
-static bool is_in(uint32_t id, const uint32_t *list, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (list[i] == id)
-            return true;
-    return false;
-}
-
-/* The end that the engine finds by itself.  If a stop string may still turn up in tokens that the
- * reader has not scanned, it waits for the scan as a parked sequence without blocks. */
-static void close_seq(struct tr_sched *sc, struct tr_seq *q, enum tr_state st, enum tr_finish why)
-{
-    if ((q->flags & TR_REQ_STOP_STRINGS) && q->scanned < q->n_out) {
-        tr_sched_drop_kv(sc, q);
-        q->closing = true;
-        q->close_state = st;
-        q->close_finish = why;
-        tr_step_park(sc, q);
-        return;
-    }
-    tr_settle_end(sc, q, (struct tr_end){.state = st, .finish = why, .finish_index = q->n_out});
-}
-
-void tr_step_end_if_over(struct tr_sched *sc, struct tr_seq *q, uint32_t id)
-{
-    const struct tr_ring *r = tr_sched_ring(sc, q);
-    const struct tr_extra *e = &sc->extra[q->slot];
-    if (!(q->flags & TR_REQ_IGNORE_EOS) && is_in(id, sc->cfg.eog, sc->cfg.n_eog))
-        close_seq(sc, q, TR_COMPLETED, TR_FINISH_EOG);
-    else if (r->extra_len && is_in(id, e->stop_ids, e->n_stop))
-        close_seq(sc, q, TR_COMPLETED, TR_FINISH_STOP_ID);
-    else if (tr_constrain_is_over(sc->constrain, q->slot))
-        close_seq(sc, q, TR_COMPLETED, TR_FINISH_GRAMMAR);
-    else if (q->n_out == q->max_tokens)
-        close_seq(sc, q, TR_INCOMPLETE, TR_FINISH_LENGTH);
-}
-
-bool tr_step_retrace(struct tr_sched *sc, const struct tr_seq *q)
-{
-    const uint32_t *ids = tr_ring_ids(sc->s, q->slot) + q->prompt_len;
-    if (!tr_constrain_has(sc->constrain, q->slot))
-        return true;
-    for (uint32_t i = 0; i < q->n_out; i++)
-        if (!tr_constrain_take(sc->constrain, q->slot, ids[i]))
-            return false;
-    return true;
-}
-
-/* Nothing that its grammar allows is left, or its grammar is more than a matcher holds. */
-static void fail_grammar(struct tr_sched *sc, struct tr_seq *q)
-{
-    tr_settle_end(
-        sc, q,
-        (struct tr_end){.state = TR_ERROR, .err = TR_ERR_GRAMMAR_FAILED, .finish_index = q->n_out});
-}
-
-static uint64_t span(uint64_t from_ns, uint64_t to_ns)
-{
-    return to_ns > from_ns ? to_ns - from_ns : 0;
-}
-
-void tr_step_first_token(struct tr_sched *sc, struct tr_seq *q, uint64_t at_ns)
-{
-    struct tr_ring *r = tr_sched_ring(sc, q);
-    q->first_token_ns = at_ns;
-    atomic_store_explicit(&r->first_token_ns, at_ns, memory_order_relaxed);
-    tr_hist_add(sc->stat, TR_HIST_TTFT, span(r->arrival_ns, at_ns));
-    tr_hist_add(sc->stat, TR_HIST_PREFILL, span(q->started_ns, at_ns));
-}
-
-static void time_token(struct tr_sched *sc, struct tr_seq *q)
-{
-    if (q->n_out == 1) {
-        tr_step_first_token(sc, q, sc->now);
-    } else if (q->last_token_ns) {
-        uint64_t gap = sc->now - q->last_token_ns;
-        tr_hist_add(sc->stat, TR_HIST_ITL, gap);
-        q->max_gap_ns = gap > q->max_gap_ns ? gap : q->max_gap_ns;
-    }
-    q->last_token_ns = sc->now;
-}
-
-/* Whether a token went into its ring. */
-static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
-{
-    struct tr_seq *q = &sc->seq[j->slot];
-    if (q->in_kv <= j->pos)
-        return false; /* an earlier entry had no room, a draft was wrong, or the answer has ended */
-    if (j->late) {    /* the row is made again when its mask is there */
-        q->in_kv = j->pos;
-        return false;
-    }
-    if (j->id == TR_NO_TOKEN) {
-        fail_grammar(sc, q);
-        return false;
-    }
-    /* The entry first: who sees the token finds its entry.  No room although there was some when
-     * the plan was made: the reader's count is nonsense.  The row is made again once it is not. */
-    if (j->wants_lp && tr_lpring_push(sc->s, j->slot, &j->lp)) {
-        q->in_kv = j->pos;
-        return false;
-    }
-    uint64_t seed = tr_sched_ring(sc, q)->params.seed;
-    if (j->wants_lp)
-        TR_FAULT_FOR(ENGINE_STEP_LOGPROB, seed);
-    tr_sched_tell(sc, q);
-    if (j->echo)
-        return false;
-    TR_FAULT_FOR(ENGINE_STEP_PUSH, seed);
-    int full = tr_ring_push(sc->s, j->slot, j->id, step);
-    TR_ASSERT(full == 0); /* prompt_len + max_tokens <= n_ctx */
-    TR_FAULT_FOR(ENGINE_STEP_PUSHED, seed);
-    q->n_out++;
-    q->again = false;
-    tr_fair_serve(sc->fair, q->key, TR_FAIR_ANSWER);
-    tr_slot_stat_published(sc->s, q->slot, q->n_out);
-    if (j->is_more && j->id == j->drafts[j->n_before]) {
-        q->in_kv++; /* the row behind was about this token */
-        tr_stat_add(sc->stat, TR_STAT_ACCEPTED, 1);
-    }
-    time_token(sc, q);
-    if (q->state == TR_PREFILL) {
-        atomic_store_explicit(&tr_sched_ring(sc, q)->prefill_done, q->prompt_len,
-                              memory_order_relaxed);
-        tr_slot_stat_prefilled(sc->s, q->slot, q->prompt_len);
-        tr_seq_move(sc->s, q, TR_RUNNING);
-    }
-    if (j->mask && !tr_constrain_take(sc->constrain, j->slot, j->id))
-        fail_grammar(sc, q);
-    else
-        tr_step_end_if_over(sc, q, j->id);
-    return true;
-}
-
-/* How far prompts are, and those that wanted nothing but their prompt. */
-static void tell_progress(struct tr_sched *sc)
-{
-    for (uint32_t i = 0; i < sc->n_active; i++) {
-        struct tr_seq *q = &sc->seq[sc->active[i]];
-        if (!sc->plan_do[i].rows || q->state != TR_PREFILL)
-            continue;
-        uint32_t done = q->in_kv < q->prompt_len ? q->in_kv : q->prompt_len;
-        atomic_store_explicit(&tr_sched_ring(sc, q)->prefill_done, done, memory_order_relaxed);
-        tr_slot_stat_prefilled(sc->s, q->slot, done);
-        tr_sched_tell(sc, q);
-        if (q->in_kv == tr_seq_total(q))
-            tr_settle_end(sc, q,
-                          (struct tr_end){.state = TR_INCOMPLETE, .finish = TR_FINISH_LENGTH});
-    }
-}
-
-static void publish_all(struct tr_sched *sc)
-{
-    struct tr_rings *rings = sc->s->rings;
-    uint32_t step = atomic_load_explicit(&rings->step, memory_order_relaxed);
-    sc->now = tr_now_ns();
-    uint64_t ended = sc->now;
-    /* Relaxed: tokens are published after it with a release. */
-    atomic_store_explicit(&rings->step_ns[step % TR_STEP_TIMES], ended, memory_order_relaxed);
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < sc->n_jobs; i++) {
-        n += publish(sc, &sc->jobs[i], step);
-        sc->now = ended; /* one time for all tokens of a step */
-    }
-    tr_stat_add(sc->stat, TR_STAT_PUBLISHED, n);
-    TR_FAULT(ENGINE_STEP_PUBLISHED);
-    tell_progress(sc);
-    for (uint32_t i = 0; i < sc->n_active; i++)
-        if (sc->plan_do[i].rows)
-            tr_cached_keep(sc, &sc->seq[sc->active[i]]);
-    /* Release: whoever sees the step counted finds its time. */
-    atomic_store_explicit(&rings->step, step + 1, memory_order_release);
-    TR_FAULT(ENGINE_STEP_COUNTED);
 }
 
 /* Rows whose masks are not made in the time that a step has for them. */
@@ -549,7 +284,7 @@ bool tr_step(struct tr_sched *sc)
         }
         return false;
     }
-    struct tr_batch batch = make_batch(sc);
+    struct tr_batch batch = tr_batch_make(sc);
     TR_FAULT(ENGINE_PASS_BEGIN);
     tr_suspect_pass_begins(sc);
     reach_sequences(sc);
@@ -566,7 +301,7 @@ bool tr_step(struct tr_sched *sc)
     tr_hist_add(sc->stat, TR_HIST_STEP_FORWARD, sample - forward);
     tr_hist_add(sc->stat, TR_HIST_STEP_SAMPLE, tr_now_ns() - sample);
     TR_FAULT(ENGINE_STEP_SAMPLED);
-    publish_all(sc);
+    tr_publish_all(sc);
     tr_stat_add(sc->stat, TR_STAT_ROWS, rows);
     count_step(sc, &step.work, tr_now_ns() - began);
     sc->progress = true;
