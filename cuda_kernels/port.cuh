@@ -91,7 +91,7 @@ uint16_t tr_f32_to_f16(float f);
     static tr_cuda::shared_note name##_note(name, sizeof(name))
 #define TR_SHARED_GIVEN(name) unsigned char *name = (unsigned char *)tr_cuda::b->dynamic.data()
 #define TR_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
-    ((void)(stream), tr_cuda::launch((grid), (block), (shared_bytes), [&] { kernel(__VA_ARGS__); }))
+    tr_cuda::enqueue((stream), (kernel), (grid), (block), (shared_bytes), __VA_ARGS__)
 
 inline float tr_from_half(uint16_t h)
 {

@@ -17,8 +17,7 @@
  * at a time has it, and holds 0xa5 when a block begins.  Floats are IEEE (-ffp-contract=off): what nvcc does
  * with -fmad=false -prec-div=true -prec-sqrt=true -ftz=false.
  *
- * Not there: textures, clusters, launches from a kernel, what streams do at the same time (a launch is over
- * when it returns), and lanes that lose step in ways no meeting shows.
+ * Not there: textures, clusters, launches from a kernel, what streams do at the same time, and lanes that lose step in ways no meeting shows.
  *
  * One host thread. */
 #ifndef TR_TESTS_CUDA_ON_CPU_H
