@@ -20,7 +20,6 @@
 #include "engine/sched_priv.h"
 
 #include <string.h>
-#include <xxhash.h>
 
 enum { LOOKS = 256 /* sequences that are looked up before one plan */ };
 
@@ -36,7 +35,7 @@ static uint64_t salt_of(const struct tr_sched *sc, const struct tr_seq *q)
     const char *key = tr_sched_ring(sc, q)->key;
     if (sc->cfg.prefix_cache != TR_PREFIX_PER_KEY)
         return 0;
-    return XXH3_64bits(key, strnlen(key, TR_KEY_BYTES));
+    return tr_kv_salt(sc->kv, key, strnlen(key, TR_KEY_BYTES));
 }
 
 /* The pool gets to know a sequence when it is first asked about it. */

@@ -203,6 +203,11 @@ static void step_on(struct tr_kv *kv, struct path *p, const struct tr_prefix_at 
     p->n++;
 }
 
+uint64_t tr_kv_salt(const struct tr_kv *kv, const void *name, size_t len)
+{
+    return kv->prefix ? tr_prefix_salt(kv->prefix, name, len) : 0;
+}
+
 void tr_kv_begin(struct tr_kv *kv, uint32_t seq, uint64_t salt)
 {
     TR_ASSERT(seq < kv->n_seqs);

@@ -59,6 +59,9 @@ struct tr_kv_table tr_kv_table_of(const struct tr_kv *kv, uint32_t seq);
 
 /* ---- the cache; without one all of these do nothing and find nothing ---- */
 
+/* What parts the sequences of one name from those of all others (prefix.h). */
+uint64_t tr_kv_salt(const struct tr_kv *kv, const void *name, size_t len);
+
 /* A new sequence: nothing is known about it.  Sequences find only what others with their salt left. */
 void tr_kv_begin(struct tr_kv *kv, uint32_t seq, uint64_t salt);
 

@@ -4,10 +4,10 @@
 #include "engine/backend.h"
 
 #include "base/assert.h"
+#include "base/siphash.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 struct entry {
     uint64_t life; /* 0: the block is no entry */
@@ -20,21 +20,24 @@ struct entry {
 
 struct tr_prefix {
     uint32_t n_blocks;
-    uint64_t seed, lives;
+    uint64_t key[2];
+    uint64_t lives;
     struct entry *entry; /* [n_blocks] */
     uint32_t *bucket;    /* [mask + 1] the first entry of each */
     uint64_t mask;
     uint32_t oldest, newest, n_resting;
 };
 
-struct tr_prefix *tr_prefix_new(uint32_t n_blocks, uint64_t seed)
+struct tr_prefix *tr_prefix_new(uint32_t n_blocks, const uint64_t key[2])
 {
     TR_ASSERT(n_blocks > 0);
     struct tr_prefix *p = calloc(1, sizeof(*p));
     if (!p)
         return NULL;
-    *p = (struct tr_prefix){
-        .n_blocks = n_blocks, .seed = seed, .oldest = TR_NO_BLOCK, .newest = TR_NO_BLOCK};
+    *p = (struct tr_prefix){.n_blocks = n_blocks,
+                            .key = {key[0], key[1]},
+                            .oldest = TR_NO_BLOCK,
+                            .newest = TR_NO_BLOCK};
     while (p->mask < n_blocks)
         p->mask = p->mask << 1 | 1;
     p->entry = calloc(n_blocks, sizeof(*p->entry));
@@ -69,11 +72,15 @@ static struct entry *entry_of(const struct tr_prefix *p, uint32_t block)
 
 /* ---- searching ---- */
 
+uint64_t tr_prefix_salt(const struct tr_prefix *p, const void *name, size_t len)
+{
+    return tr_siphash(p->key, name, len);
+}
+
 struct tr_prefix_at tr_prefix_begin(const struct tr_prefix *p, uint64_t salt)
 {
-    return (struct tr_prefix_at){.block = TR_NO_BLOCK,
-                                 .hash = XXH3_64bits_withSeed(&salt, sizeof(salt), p->seed),
-                                 .salt = salt};
+    return (struct tr_prefix_at){
+        .block = TR_NO_BLOCK, .hash = tr_siphash(p->key, &salt, sizeof(salt)), .salt = salt};
 }
 
 static bool is(const struct entry *e, const struct tr_prefix_at *next, uint32_t parent,
@@ -86,7 +93,12 @@ static bool is(const struct entry *e, const struct tr_prefix_at *next, uint32_t 
 bool tr_prefix_find(const struct tr_prefix *p, const struct tr_prefix_at *at, const uint32_t *ids,
                     struct tr_prefix_at *next)
 {
-    uint64_t hash = XXH3_64bits_withSeed(ids, TR_KV_BLOCK * sizeof(*ids), at->hash);
+    struct {
+        uint64_t before;
+        uint32_t ids[TR_KV_BLOCK];
+    } text = {.before = at->hash};
+    memcpy(text.ids, ids, sizeof(text.ids));
+    uint64_t hash = tr_siphash(p->key, &text, sizeof(text));
     uint32_t parent = at->block, b = p->bucket[hash & p->mask];
     *next = (struct tr_prefix_at){.hash = hash, .salt = at->salt};
     while (b != TR_NO_BLOCK && !is(&p->entry[b], next, parent, ids))

@@ -19,6 +19,7 @@
 #define TR_ENGINE_PREFIX_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define TR_NO_BLOCK UINT32_MAX
@@ -32,11 +33,15 @@ struct tr_prefix_at {
     uint64_t salt;
 };
 
-/* For blocks 0 .. n_blocks - 1, at least one.  `seed` is not known outside, so that nobody can choose prompts that
- * share a hash.  NULL without memory. */
-struct tr_prefix *tr_prefix_new(uint32_t n_blocks, uint64_t seed);
+/* For blocks 0 .. n_blocks - 1, at least one.  `key` is not known outside, so that nobody can choose prompts
+ * that share a hash, which would make everybody's searches long, or names that share a salt.  NULL without
+ * memory. */
+struct tr_prefix *tr_prefix_new(uint32_t n_blocks, const uint64_t key[2]);
 void tr_prefix_free(struct tr_prefix *p); /* NULL is fine */
 uint64_t tr_prefix_bytes(const struct tr_prefix *p);
+
+/* The salt of a name.  What parts tenants is this number alone: two names share one by chance only. */
+uint64_t tr_prefix_salt(const struct tr_prefix *p, const void *name, size_t len);
 
 struct tr_prefix_at tr_prefix_begin(const struct tr_prefix *p, uint64_t salt);
 

@@ -141,11 +141,11 @@ static int new_kv(struct tr_sched *sc, uint32_t per_seq)
 {
     struct tr_prefix *prefix = NULL;
     uint32_t n = sc->info.n_kv_blocks;
-    uint64_t seed;
+    uint64_t key[2];
     if (sc->cfg.prefix_cache != TR_PREFIX_OFF) {
-        while (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
+        while (getrandom(key, sizeof(key), 0) != (ssize_t)sizeof(key))
             ;
-        prefix = tr_prefix_new(n, seed);
+        prefix = tr_prefix_new(n, key);
         if (!prefix)
             return -ENOMEM;
     }

@@ -17,7 +17,7 @@ static struct tr_kv *pool(uint32_t n_blocks, uint32_t n_seqs, uint32_t per_seq)
 
 static struct tr_kv *cache(uint32_t n_blocks, uint32_t n_seqs, uint32_t per_seq)
 {
-    return tr_kv_new(n_blocks, n_seqs, per_seq, tr_prefix_new(n_blocks, 42));
+    return tr_kv_new(n_blocks, n_seqs, per_seq, tr_prefix_new(n_blocks, (const uint64_t[]){4, 2}));
 }
 
 /* Recounts from the tables all that the pool says of itself. */

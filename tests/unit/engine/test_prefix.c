@@ -3,19 +3,22 @@
 
 #include "engine/kv.h"
 
+#include "base/siphash.h"
+
 #include <criterion/criterion.h>
 #include <string.h>
-#include <xxhash.h>
 
 /* All hashes are the same in the tests that want it. */
 static bool collide;
 
-XXH64_hash_t __real_XXH3_64bits_withSeed(const void *data, size_t len, XXH64_hash_t seed);
-XXH64_hash_t __wrap_XXH3_64bits_withSeed(const void *data, size_t len, XXH64_hash_t seed);
-XXH64_hash_t __wrap_XXH3_64bits_withSeed(const void *data, size_t len, XXH64_hash_t seed)
+uint64_t __real_tr_siphash(const uint64_t key[2], const void *text, size_t len);
+uint64_t __wrap_tr_siphash(const uint64_t key[2], const void *text, size_t len);
+uint64_t __wrap_tr_siphash(const uint64_t key[2], const void *text, size_t len)
 {
-    return collide ? 5 : __real_XXH3_64bits_withSeed(data, len, seed);
+    return collide ? 5 : __real_tr_siphash(key, text, len);
 }
+
+static const uint64_t key[2] = {1, 2};
 
 static uint32_t ids[8][TR_KV_BLOCK];
 
@@ -39,7 +42,7 @@ static void add(struct tr_prefix *p, struct tr_prefix_at *at, uint32_t block, ui
 
 static void two_prompts_are_two(void)
 {
-    struct tr_prefix *p = tr_prefix_new(16, 1);
+    struct tr_prefix *p = tr_prefix_new(16, key);
     struct tr_prefix_at a = tr_prefix_begin(p, 0), b = a, other = tr_prefix_begin(p, 9), next;
     fill();
     add(p, &a, 0, 1);
@@ -59,6 +62,16 @@ Test(prefix, tokens_parent_and_salt_tell_entries_apart)
     two_prompts_are_two();
 }
 
+Test(prefix, names_have_salts_that_who_does_not_know_the_key_cannot_tell)
+{
+    struct tr_prefix *p = tr_prefix_new(16, key), *q = tr_prefix_new(16, (const uint64_t[]){1, 3});
+    cr_assert_neq(tr_prefix_salt(p, "anna", 4), tr_prefix_salt(p, "bert", 4));
+    cr_assert_neq(tr_prefix_salt(p, "anna", 4), tr_prefix_salt(p, "anna", 3));
+    cr_assert_neq(tr_prefix_salt(p, "anna", 4), tr_prefix_salt(q, "anna", 4));
+    tr_prefix_free(p);
+    tr_prefix_free(q);
+}
+
 Test(prefix, also_when_all_hashes_are_the_same)
 {
     collide = true;
@@ -69,7 +82,7 @@ Test(prefix, who_has_rested_longest_goes_first_and_is_not_found_again)
 {
     for (uint32_t round = 0; round < 2; round++) {
         collide = round;
-        struct tr_prefix *p = tr_prefix_new(16, 1);
+        struct tr_prefix *p = tr_prefix_new(16, key);
         struct tr_prefix_at a = tr_prefix_begin(p, 0), b = a, begin = a, next;
         fill();
         cr_assert_eq(tr_prefix_evict(p), TR_NO_BLOCK);
@@ -100,7 +113,7 @@ Test(prefix, a_pool_with_one_hash_for_all_tells_prompts_apart)
 {
     collide = true;
     enum { N = 40 };
-    struct tr_kv *kv = tr_kv_new(N, N, 2, tr_prefix_new(N, 3));
+    struct tr_kv *kv = tr_kv_new(N, N, 2, tr_prefix_new(N, key));
     uint32_t t[2 * TR_KV_BLOCK] = {0};
     for (uint32_t i = 0; i < 3 * N; i++) {
         t[TR_KV_BLOCK - 1] = i;
