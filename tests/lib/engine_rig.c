@@ -173,6 +173,17 @@ struct tr_rig_ask tr_rig_ask(void)
                                .rand = 4711};
 }
 
+/* The frontend's part of shm/, which a build of the engine alone does not have. */
+static int pack_extra(const struct tr_extra *e, uint8_t *out)
+{
+#ifdef TR_ENGINE_ONLY
+    (void)e, (void)out;
+    return -ENOTSUP;
+#else
+    return tr_extra_pack(e, out, TR_EXTRA_BYTES);
+#endif
+}
+
 static void write_request(struct tr_engine_rig *r, const struct tr_rig_ask *a, uint32_t k,
                           uint32_t n, const uint32_t *slots, uint32_t gen)
 {
@@ -193,7 +204,7 @@ static void write_request(struct tr_engine_rig *r, const struct tr_rig_ask *a, u
     memcpy(tr_request_prompt(&r->s, slots[k]), a->prompt, a->prompt_len * sizeof(uint32_t));
     if (!a->extra)
         return;
-    int len = tr_extra_pack(a->extra, tr_request_extra(&r->s, slots[k]), TR_EXTRA_BYTES);
+    int len = pack_extra(a->extra, tr_request_extra(&r->s, slots[k]));
     must(len >= 0, "extra", NULL);
     req->extra_len = (uint32_t)len;
 }
