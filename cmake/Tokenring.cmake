@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # How every target of the tree is built.
 
-find_package(PkgConfig REQUIRED)
+option(TOKENRING_ENGINE_ONLY "the engine and tools/gpu_check alone, which need no library but libc" OFF)
+if(TOKENRING_ENGINE_ONLY)
+  find_package(PkgConfig QUIET)
+else()
+  find_package(PkgConfig REQUIRED)
+endif()
 set(TOKENRING_SANITIZE "" CACHE STRING "sanitizers, e.g. address,undefined or thread")
 set(TOKENRING_FAULTS ${BUILD_TESTING} CACHE BOOL "points at which tests kill or stop processes (base/fault.h)")
 set(TOKENRING_FUZZ OFF CACHE BOOL "build the libFuzzer drivers in tests/fuzz (clang)")
@@ -18,6 +23,9 @@ if(TOKENRING_SANITIZE)
 endif()
 if(TOKENRING_FAULTS)
   target_compile_definitions(tr_flags INTERFACE TR_FAULTS)
+endif()
+if(TOKENRING_ENGINE_ONLY)
+  target_compile_definitions(tr_flags INTERFACE TR_ENGINE_ONLY)
 endif()
 if(TOKENRING_FUZZ)
   target_compile_options(tr_flags INTERFACE -fsanitize=fuzzer-no-link)
