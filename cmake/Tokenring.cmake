@@ -9,14 +9,17 @@ else()
 endif()
 set(TOKENRING_SANITIZE "" CACHE STRING "sanitizers, e.g. address,undefined or thread")
 set(TOKENRING_FAULTS ${BUILD_TESTING} CACHE BOOL "points at which tests kill or stop processes (base/fault.h)")
+set(TOKENRING_CUDA OFF CACHE BOOL "build cuda_kernels/ for a GPU and --backend cuda (nvcc)")
 set(TOKENRING_FUZZ OFF CACHE BOOL "build the libFuzzer drivers in tests/fuzz (clang)")
 
 add_library(tr_flags INTERFACE)
 target_compile_features(tr_flags INTERFACE c_std_17)
 target_compile_definitions(tr_flags INTERFACE _GNU_SOURCE)
+# C++ is in tests alone, where kernels for a GPU run on the CPU.
 target_compile_options(tr_flags INTERFACE
-  -std=gnu17 -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
-  -Wformat=2 -Werror -ffp-contract=off -fno-strict-aliasing -fno-omit-frame-pointer)
+  "$<$<COMPILE_LANGUAGE:C>:-std=gnu17>" "$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra>"
+  "$<$<COMPILE_LANGUAGE:C>:-Wconversion;-Wshadow;-Wstrict-prototypes;-Wmissing-prototypes>"
+  "$<$<COMPILE_LANGUAGE:C,CXX>:-Wformat=2;-Werror;-ffp-contract=off;-fno-strict-aliasing;-fno-omit-frame-pointer>")
 if(TOKENRING_SANITIZE)
   target_compile_options(tr_flags INTERFACE -fsanitize=${TOKENRING_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(tr_flags INTERFACE -fsanitize=${TOKENRING_SANITIZE})
