@@ -6,14 +6,16 @@ from lib import *
 CHAT, COMP, NATIVE = "/v1/chat/completions", "/v1/completions", "/v1/streams"
 AB, E_ACUTE = 369, 2756
 R = None
+# Where a sanitizer makes computing take minutes, the same paths are walked with sim.
+test_of_the_product = (lambda fn: fn) if SANITIZED else test
 
 
-@test
+@test_of_the_product
 def emoji_on_the_model():
     """Case B12: for each length the stream is whole characters, and one text is the next's prefix."""
     body = completion("😀" * 20, temperature=0, ignore_eos=True)
     last = ""
-    for k in range(1, 5 if SANITIZED else 10):
+    for k in range(1, 10):
         st = R.stream(COMP, dict(body, max_tokens=k, stream=True,
                                  stream_options={"include_usage": True})).rest()
         r = R.post(COMP, dict(body, max_tokens=k))
@@ -49,7 +51,7 @@ def model_answers():
           "greedy tokens are the most probable", lp)
 
 
-@test
+@test_of_the_product
 def temperatures_on_the_model():
     """Case B51 with real logits: a tiny temperature is greedy, and its neighbours do not notice."""
     ban = {"logit_bias": {"28": -100, "30": -100, "198": -100}, "ignore_eos": True, "max_tokens": 6}
@@ -62,7 +64,7 @@ def temperatures_on_the_model():
         equal(got, [want] * 4, f"temperature {t}")
 
 
-@test
+@test_of_the_product
 def crowd_on_the_model():
     """P10 on the real engine: 32 streams in parallel, each with the text it has alone."""
     words = ["sea", "fire", "stone", "cloud", "river", "music", "bread", "light"]
@@ -71,7 +73,7 @@ def crowd_on_the_model():
         kw = dict(temperature=0) if i % 2 else dict(temperature=1.0, top_p=0.95, seed=i)
         return chat(f"Write about the {words[i % 8]} ({i}).", max_tokens=10, ignore_eos=True, **kw)
 
-    n = 8 if SANITIZED else 32
+    n = 32
     alone = [text_of(R.post(CHAT, body(i))) for i in range(n)]
     crowd = together([lambda i=i: R.stream(CHAT, dict(body(i), stream=True), wait=600).rest().text()
                       for i in range(n)], 900)
@@ -107,7 +109,7 @@ def cancels_on_the_model():
     R.alive("cancels on the model")
 
 
-@test
+@test_of_the_product
 def engine_death_on_the_model():
     """Case B07 with weights: a new engine loads and goes on where the last one was, byte for byte."""
     asks = [completion("Once upon a time", max_tokens=40, ignore_eos=True, **kw)
