@@ -6,6 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum tr_err {
 #define X(symbol, status, type, code, sentence) symbol,
 #include "base/err.def"
@@ -48,6 +52,10 @@ static inline int tr_errf_returns(int ret, int of_call)
     return ret;
 }
 #define tr_errf(err, ret, ...) tr_errf_returns((ret), (tr_errf)((err), 0, __VA_ARGS__))
+#endif
+
+#ifdef __cplusplus
+}
 #endif
 
 #endif

@@ -17,6 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Bytes that are not ended by NUL and may contain NUL. */
 struct tr_str {
     const char *p;
@@ -142,5 +146,9 @@ const char *tr_tensor_type_name(enum tr_tensor_type t, char buf[24]);
 
 /* The file is a private mapping: when it is cut short by another process, touching the lost pages
  * raises SIGBUS.  Copies that must outlive such a cut are made at load. */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

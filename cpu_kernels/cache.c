@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 size_t tr_kv_block_bytes(enum tr_ops_kv type, uint32_t n_head_kv, uint32_t head_dim)
 {
@@ -102,17 +103,28 @@ static uint32_t rows_per_item(uint32_t n_rows, uint32_t n_head_kv, uint32_t grou
     return rows;
 }
 
+/* A row that is not there sees nothing. */
+static void clear_row(const struct attend_job *j, uint32_t r)
+{
+    size_t width = (size_t)j->a.n_head * j->a.kv->head_dim;
+    memset(j->a.out + r * width, 0, width * sizeof(float));
+}
+
 /* Cuts rows [r, n_rows) into items until there is no room for more; returns the first row left. */
 static uint32_t cut(struct attend_job *j, uint32_t r, uint32_t n_rows, uint32_t rows,
                     uint32_t group)
 {
     struct tr_attend_room *m = j->m;
-    for (m->n_items = 0; r < n_rows && m->n_items < ITEMS; m->n_items++) {
+    for (m->n_items = 0; r < n_rows && m->n_items < ITEMS;) {
+        if (j->places[r].pos == TR_NO_POS) {
+            clear_row(j, r++);
+            continue;
+        }
         uint32_t n = run_length(j->places, r, n_rows - r < rows ? n_rows : r + rows);
         uint32_t pos = j->places[r].pos;
         uint32_t window = j->a.p.window;
         uint32_t from = window > 0 && pos + 1 > window ? pos + 1 - window : 0;
-        struct item *t = &m->items[m->n_items];
+        struct item *t = &m->items[m->n_items++];
         *t = (struct item){.row = r, .n_rows = n, .first_part = from / TR_OPS_KV_PART};
         t->n_parts = (pos + n - 1) / TR_OPS_KV_PART - t->first_part + 1;
         t->unit = t->n_parts;

@@ -68,6 +68,14 @@ struct tr_dev *tr_cpu_open(const struct tr_cpu_config *c, struct tr_errbuf *err)
 
 const struct tr_ops tr_ops_cpu = {
     .name = "cpu",
+    .take = tr_cpu_take,
+    .give = tr_cpu_give,
+    .take_host = tr_cpu_take_host,
+    .give_host = tr_cpu_give,
+    .resident = tr_cpu_resident,
+    .evict = tr_cpu_evict,
+    .upload = tr_cpu_upload,
+    .download = tr_cpu_download,
     .mat_bytes = tr_cpu_mat_bytes,
     .mat_prepare = tr_cpu_mat_prepare,
     .mat_adopt = tr_cpu_mat_adopt,
@@ -89,6 +97,8 @@ const struct tr_ops tr_ops_cpu = {
     .rope = tr_cpu_rope,
     .kv_write = tr_cpu_kv_write,
     .attention = tr_cpu_attention,
+    .gather = tr_cpu_gather,
+    .note_ids = tr_cpu_note_ids,
     .defer = tr_cpu_defer,
     .parallel = parallel,
     .errand = errand,

@@ -2,7 +2,7 @@
 /* cpu_kernels/dev.h - the CPU's device, and the operations that fill the table of ops.h.
  *
  * Each file cuts the operations of one noun into tasks (strips of outputs, rows, heads) for the
- * threads: weights.c, products.c, rows.c, cache.c.  How an operation is cut depends on shape and
+ * threads: weights.c, products.c, rows.c, cache.c; memory.c is the rest of the table.  How an operation is cut depends on shape and
  * threads, what is computed does not (N1).  Only these files include this header. */
 #ifndef TR_CPU_KERNELS_DEV_H
 #define TR_CPU_KERNELS_DEV_H
@@ -62,6 +62,15 @@ static inline size_t tr_cpu_align(size_t n)
 
 /* As in struct tr_ops. */
 
+/* memory.c */
+void *tr_cpu_take(struct tr_dev *dev, size_t len, bool huge);
+void *tr_cpu_take_host(struct tr_dev *dev, size_t len);
+void tr_cpu_give(struct tr_dev *dev, void *mem, size_t len);
+const void *tr_cpu_resident(struct tr_dev *dev, const void *mem, size_t len);
+void tr_cpu_evict(struct tr_dev *dev, const void *mem, size_t len);
+void tr_cpu_upload(struct tr_dev *dev, void *to, const void *from, size_t len);
+void tr_cpu_download(struct tr_dev *dev, void *to, const void *from, size_t len);
+
 /* weights.c */
 size_t tr_cpu_mat_bytes(const struct tr_dev *dev, enum tr_tensor_type type, uint32_t n_in,
                         uint32_t n_out);
@@ -105,6 +114,10 @@ void tr_cpu_rope(struct tr_dev *dev, const struct tr_rope *r, float *x,
 void tr_cpu_kv_write(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer,
                      const struct tr_place *places, uint32_t n_rows, const float *k,
                      const float *v);
+void tr_cpu_gather(struct tr_dev *dev, const float *x, const uint32_t *rows, uint32_t n,
+                   uint32_t dim, float *out);
+void tr_cpu_note_ids(struct tr_dev *dev, const struct tr_kv *kv, const struct tr_place *places,
+                     const uint32_t *tokens, uint32_t n_rows);
 
 /* cache.c */
 struct tr_attend_room *tr_attend_room_new(void);    /* NULL without memory */

@@ -7,11 +7,19 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Exact one way, round to nearest even the other (overflow is infinity, NaNs stay NaN and become
  * quiet). */
 float tr_f16_to_f32(uint16_t h);
 uint16_t tr_f32_to_f16(float f);
 
 float tr_bf16_to_f32(uint16_t h);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

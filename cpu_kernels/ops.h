@@ -30,8 +30,8 @@
  * Shapes are written as [rows, columns], row-major, contiguous.  All pointers are aligned to
  * TR_OPS_ALIGN where memory is handed over (`mem`), to 4 bytes elsewhere.
  *
- * Who may call: one thread at a time, the one that opened the device.  After open no operation
- * allocates or fails; a wrong shape is the caller's mistake and is asserted. */
+ * Who may call: one thread at a time, the one that opened the device.  `take`, `take_host` and
+ * `resident` are for the time of opening; no other operation allocates or fails; a wrong shape is the caller's mistake and is asserted. */
 #ifndef TR_CPU_KERNELS_OPS_H
 #define TR_CPU_KERNELS_OPS_H
 
@@ -42,13 +42,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum {
     TR_OPS_ALIGN = 64,     /* of memory handed to the operations */
+    TR_OPS_LINE = 128,     /* pieces of a region lie at multiples of this: lines of a GPU's cache */
     TR_OPS_KV_BLOCK = 32,  /* tokens in a KV block */
     TR_OPS_KV_PART = 256,  /* positions in a partition of attention */
     TR_OPS_HEAD_MAX = 256, /* largest head_dim */
     TR_OPS_PRODUCTS = 4,   /* products in one matmul_n */
 };
+
+/* The position of a row that is not there, where a pass has more rows than there is work for: K and
+ * V of it are not stored, it is not turned, attention leaves zeros. */
+#define TR_NO_POS UINT32_MAX
 
 /* How matrix products are computed.
  * INT8: quantised weights stay so (Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K) and meet
@@ -127,12 +136,13 @@ struct tr_kv {
     uint32_t n_head_kv;
     uint32_t head_dim;  /* a multiple of 16 (Q8_0: of 32), <= TR_OPS_HEAD_MAX */
     size_t block_bytes; /* one block of one layer, K and V: tr_kv_block_bytes */
+    uint32_t *ids;      /* [n_blocks, 32] the tokens that stand there; NULL: nobody asks */
 };
 
 /* Bytes of one block of one layer, a multiple of TR_OPS_ALIGN; 0 for a shape that is not served. */
 size_t tr_kv_block_bytes(enum tr_ops_kv type, uint32_t n_head_kv, uint32_t head_dim);
 
-/* Where a row stands: position `pos` of a sequence whose KV is in `blocks`; position p is at
+/* Where a row stands: position `pos` (or TR_NO_POS) of a sequence whose KV is in `blocks`; position p is at
  * blocks[p / 32], p % 32.  Rows of one sequence that follow each other share the pointer. */
 struct tr_place {
     const uint32_t *blocks;
@@ -153,6 +163,43 @@ struct tr_dev; /* the filler's state: threads, scratch, stream, ... */
 
 struct tr_ops {
     const char *name;
+
+    /* Memory.  Operations read and write memory of the device, which the host cannot touch where it
+     * is `apart`; where it is not (the CPU), the host's memory is the device's too, an upload to where
+     * something is already does nothing, and there is no reason to make a copy. */
+    bool apart;
+
+    /* Zeroed memory in whole pages, NULL where there is none left.  `huge` asks for large pages: for
+     * what is read from end to end.  `give` ends it; NULL is fine. */
+    void *(*take)(struct tr_dev *dev, size_t len, bool huge);
+    void (*give)(struct tr_dev *dev, void *mem, size_t len);
+
+    /* The same of the host's memory, such as uploads are fastest from. */
+    void *(*take_host)(struct tr_dev *dev, size_t len);
+    void (*give_host)(struct tr_dev *dev, void *mem, size_t len);
+
+    /* Where operations find what lies in `mem`, which stays as it is from now on (weights); NULL
+     * where there is no memory for it.  `evict` ends it. */
+    const void *(*resident)(struct tr_dev *dev, const void *mem, size_t len);
+    void (*evict)(struct tr_dev *dev, const void *mem, size_t len);
+
+    /* From the host to the device, in order with the operations; `from` stays as it is until they
+     * are waited for. */
+    void (*upload)(struct tr_dev *dev, void *to, const void *from, size_t len);
+
+    /* From the device to the host, after waiting for all that comes before; with a length of 0 it
+     * waits, and that is all. */
+    void (*download)(struct tr_dev *dev, void *to, const void *from, size_t len);
+
+    /* Recorded passes.  A pass whose rows all have logits is made with bucket(n_rows) >= n_rows rows,
+     * some of which are not there, so that there are few kinds of passes; 0: such a pass is not
+     * recorded and has n_rows.  (Where the caller has less room than that, its room is the number of
+     * rows of the last kind.)  replay(n_rows) starts the recorded pass of that bucket, if there is
+     * one; else the pass follows, and after it record_end.  What differs between passes of a kind is
+     * in memory that was uploaded before.  NULL: none are recorded. */
+    uint32_t (*bucket)(const struct tr_dev *dev, uint32_t n_rows);
+    bool (*replay)(struct tr_dev *dev, uint32_t n_rows);
+    void (*record_end)(struct tr_dev *dev);
 
     /* Bytes of a weight matrix once prepared; 0 if this type or shape cannot be computed with
      * (n_in a multiple of 32 for quantised types, both at least 1). */
@@ -240,6 +287,14 @@ struct tr_ops {
                       const struct tr_place *places, uint32_t n_rows, const float *q,
                       uint32_t n_head, const struct tr_attend_params *p, float *out);
 
+    /* out[i, dim] = row rows[i] of x [., dim], for i < n; out does not overlap x. */
+    void (*gather)(struct tr_dev *dev, const float *x, const uint32_t *rows, uint32_t n,
+                   uint32_t dim, float *out);
+
+    /* Notes the tokens of rows at their places in kv->ids, which is not NULL. */
+    void (*note_ids)(struct tr_dev *dev, const struct tr_kv *kv, const struct tr_place *places,
+                     const uint32_t *tokens, uint32_t n_rows);
+
     /* While on, operations may wait until one that needs what they wrote: what is given to them
      * stays as it is, and the host reads what they wrote only after defer(false), which does all
      * that waits.  So those whose rows do not meet (norms, activations, rope, storing K and V,
@@ -283,5 +338,9 @@ struct tr_dev *tr_cpu_open(const struct tr_cpu_config *c, struct tr_errbuf *err)
 /* The highest level of this machine that is not above `max`. */
 enum tr_cpu_level tr_cpu_level_find(enum tr_cpu_level max);
 const char *tr_cpu_level_name(enum tr_cpu_level level); /* generic, avx2, avx512, avx512-vnni */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -33,6 +33,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum {
     TR_QK = 32,            /* elements that are scaled and summed together */
     TR_QK_SUPER = 256,     /* elements of a super-block */
@@ -55,10 +59,10 @@ static inline struct tr_quant_form tr_quant_form(enum tr_tensor_type type)
 {
     switch ((int)type) {
     case TR_T_F32:
-        return (struct tr_quant_form){.bytes = 4};
+        return (struct tr_quant_form){0, 4, 0, 0, 0, false, false};
     case TR_T_F16:
     case TR_T_BF16:
-        return (struct tr_quant_form){.bytes = 2};
+        return (struct tr_quant_form){0, 2, 0, 0, 0, false, false};
     case TR_T_Q8_0:
         return (struct tr_quant_form){TR_QK, 34, 8, 0, 128, false, false};
     case TR_T_Q4_0:
@@ -80,7 +84,7 @@ static inline struct tr_quant_form tr_quant_form(enum tr_tensor_type type)
     case TR_T_Q6_K:
         return (struct tr_quant_form){TR_QK_SUPER, 210, 4, 2, 32, true, false};
     default:
-        return (struct tr_quant_form){0};
+        return (struct tr_quant_form){0, 0, 0, 0, 0, false, false};
     }
 }
 
@@ -113,5 +117,9 @@ void tr_quant_block_floats(enum tr_tensor_type type, const struct tr_quant_block
 
 /* out[n] = the elements of a row.  src may be unaligned; the type must be known. */
 void tr_quant_row(enum tr_tensor_type type, const void *src, size_t n, float *out);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu_kernels/rows.c - operations whose rows do not meet: norms, activations, rope, storing K and V. */
+/* cpu_kernels/rows.c - operations whose rows do not meet: norms, activations, rope, storing K and V;
+ * and rows put elsewhere. */
 #include "cpu_kernels/dev.h"
 
 #include "base/assert.h"
@@ -241,7 +242,9 @@ void tr_cpu_gelu_mul(struct tr_dev *dev, float *gate, const float *up, uint32_t 
 
 static void rope_row(const struct tr_row_op *j, size_t r)
 {
-    tr_rope_row(j->rope, j->x + r * j->dim, j->places[r].pos, j->n_head, j->dim / j->n_head);
+    uint32_t pos = j->places[r].pos;
+    if (pos != TR_NO_POS)
+        tr_rope_row(j->rope, j->x + r * j->dim, pos, j->n_head, j->dim / j->n_head);
 }
 
 void tr_cpu_rope(struct tr_dev *dev, const struct tr_rope *r, float *x,
@@ -256,13 +259,15 @@ void tr_cpu_rope(struct tr_dev *dev, const struct tr_rope *r, float *x,
                            .places = places,
                            .n_head = n_head};
     for (uint32_t i = 0; i < n_rows; i++)
-        TR_ASSERT(places[i].pos < r->n_filled);
+        TR_ASSERT(places[i].pos < r->n_filled || places[i].pos == TR_NO_POS);
     run_rows(dev, &op);
 }
 
 static void kv_write_row(const struct tr_row_op *j, size_t r)
 {
     uint32_t pos = j->places[r].pos;
+    if (pos == TR_NO_POS)
+        return;
     uint32_t block = j->places[r].blocks[pos / TR_OPS_KV_BLOCK];
     TR_ASSERT(block < j->kv->n_blocks);
     j->k->kv_write(j->kv, tr_kv_block(j->kv, j->layer, block), pos % TR_OPS_KV_BLOCK,
@@ -283,4 +288,26 @@ void tr_cpu_kv_write(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer,
                            .layer = layer,
                            .places = places};
     run_rows(dev, &op);
+}
+
+void tr_cpu_gather(struct tr_dev *dev, const float *x, const uint32_t *rows, uint32_t n,
+                   uint32_t dim, float *out)
+{
+    tr_cpu_flush(dev);
+    for (size_t i = 0; i < n; i++)
+        memcpy(out + i * dim, x + (size_t)rows[i] * dim, dim * sizeof(float));
+}
+
+void tr_cpu_note_ids(struct tr_dev *dev, const struct tr_kv *kv, const struct tr_place *places,
+                     const uint32_t *tokens, uint32_t n_rows)
+{
+    (void)dev;
+    for (uint32_t i = 0; i < n_rows; i++) {
+        uint32_t pos = places[i].pos;
+        if (pos == TR_NO_POS)
+            continue;
+        uint32_t block = places[i].blocks[pos / TR_OPS_KV_BLOCK];
+        TR_ASSERT(block < kv->n_blocks);
+        kv->ids[(size_t)block * TR_OPS_KV_BLOCK + pos % TR_OPS_KV_BLOCK] = tokens[i];
+    }
 }

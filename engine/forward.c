@@ -2,14 +2,13 @@
 #include "engine/forward.h"
 
 #include "base/assert.h"
+#include "engine/angles.h"
+#include "engine/pass.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
-_Static_assert((int)TR_KV_BLOCK == (int)TR_OPS_KV_BLOCK, "one block size in all layers");
 _Static_assert((int)TR_KV_F16 == (int)TR_OPS_KV_F16 && (int)TR_KV_Q8_0 == (int)TR_OPS_KV_Q8_0 &&
                    (int)TR_KV_F32 == (int)TR_OPS_KV_F32,
                "the two enumerations are the same");
@@ -21,24 +20,24 @@ struct tr_forward {
     struct tr_forward_config c;
     struct tr_kv kv;
     size_t kv_len;
-    struct tr_rope rope, rope_local; /* of layers that see everything, of those with a window */
+    struct tr_pass pass;
+    struct tr_angles angles;       /* of layers that see everything */
+    struct tr_angles local_angles; /* of those with a window */
     void (*tap)(void *arg, uint32_t stage, const float *x, uint32_t n_rows);
     void *tap_arg;
+    float *tapped; /* [max_rows, n_embd] what it sees of a device that is apart */
     /* Scratch, all in one region. */
     uint8_t *scratch;
     size_t scratch_len;
-    void *angles, *angles_local;
-    uint32_t *tokens;           /* [max_rows] */
-    struct tr_place *places;    /* [max_rows] */
-    struct tr_place *out_place; /* [max_out] */
-    uint32_t *out_row;          /* [max_out] the row that fills these logits */
-    float *x;                   /* [max_rows, n_embd] the residual stream */
-    float *x_out;               /* [max_out, n_embd] its rows with logits */
-    float *h;                   /* [max_rows, n_embd] normed rows, and what a layer's half adds */
-    float *q, *attn;            /* [max_rows, n_head * head_dim] */
-    float *q_out;               /* [max_out, n_head * head_dim] */
-    float *k, *v;               /* [max_rows, n_head_kv * head_dim] */
-    float *gate, *up;           /* [max_rows, n_ff] */
+    void *angles_mem, *local_mem;
+    float *x;         /* [max_rows, n_embd] the residual stream */
+    float *x_out;     /* [max_out, n_embd] its rows with logits */
+    float *h;         /* [max_rows, n_embd] normed rows, and what a layer's half adds */
+    float *q, *attn;  /* [max_rows, n_head * head_dim] */
+    float *q_out;     /* [max_out, n_head * head_dim] */
+    float *k, *v;     /* [max_rows, n_head_kv * head_dim] */
+    float *gate, *up; /* [max_rows, n_ff] */
+    float *logits;    /* [max_out, n_vocab] of a device that is apart, else NULL */
     struct tr_act act_embd, act_attn, act_ff;
 };
 
@@ -52,7 +51,7 @@ uint64_t tr_forward_kv_block_bytes(const struct tr_model *m, enum tr_kv_type typ
 static void *carve(struct tr_forward *f, size_t *used, size_t n)
 {
     void *p = f->scratch ? f->scratch + *used : NULL;
-    *used += (n + TR_OPS_ALIGN - 1) & ~(size_t)(TR_OPS_ALIGN - 1);
+    *used += (n + TR_OPS_LINE - 1) & ~(size_t)(TR_OPS_LINE - 1);
     return p;
 }
 
@@ -75,12 +74,8 @@ static size_t lay_out(struct tr_forward *f)
     uint32_t rows = f->c.max_rows, outs = f->c.max_out;
     uint32_t q_dim = hp->n_head * hp->head_dim, kv_dim = hp->n_head_kv * hp->head_dim;
     size_t used = 0;
-    f->angles = carve(f, &used, tr_rope_bytes(hp->n_rot, f->c.n_ctx));
-    f->angles_local = carve(f, &used, hp->window ? tr_rope_bytes(hp->n_rot, f->c.n_ctx) : 0);
-    f->tokens = carve(f, &used, rows * sizeof(*f->tokens));
-    f->places = carve(f, &used, rows * sizeof(*f->places));
-    f->out_place = carve(f, &used, outs * sizeof(*f->out_place));
-    f->out_row = carve(f, &used, outs * sizeof(*f->out_row));
+    f->angles_mem = carve(f, &used, tr_rope_bytes(hp->n_rot, f->c.n_ctx));
+    f->local_mem = carve(f, &used, hp->window ? tr_rope_bytes(hp->n_rot, f->c.n_ctx) : 0);
     f->x = carve_floats(f, &used, rows, hp->n_embd);
     f->x_out = carve_floats(f, &used, outs, hp->n_embd);
     f->h = carve_floats(f, &used, rows, hp->n_embd);
@@ -94,6 +89,8 @@ static size_t lay_out(struct tr_forward *f)
     carve_act(f, &used, &f->act_embd, hp->n_embd);
     carve_act(f, &used, &f->act_attn, q_dim);
     carve_act(f, &used, &f->act_ff, hp->n_ff);
+    if (f->ops->apart)
+        f->logits = carve_floats(f, &used, outs, hp->n_vocab);
     return used;
 }
 
@@ -106,21 +103,28 @@ static const float *rope_factors(const struct tr_forward *f)
     return f->c.n_ctx > m->hp.rope.n_ctx_orig ? m->rope_long : m->rope_short;
 }
 
-static void init_rope(struct tr_forward *f)
+static int init_angles(struct tr_forward *f, struct tr_angles *a, const struct tr_rope_spec *s,
+                       const float *factors, void *mem)
 {
     const struct tr_hparams *hp = &f->m->hp;
     double freq[TR_OPS_HEAD_MAX / 2];
-    tr_rope_spec_freqs(&hp->rope, hp->n_rot, rope_factors(f), freq);
-    tr_rope_init(&f->rope, hp->rope_style, hp->n_rot, f->c.n_ctx, freq, (float)hp->rope.amplitude,
-                 f->angles);
-    if (!hp->window)
-        return;
-    tr_rope_spec_freqs(&hp->rope_local, hp->n_rot, NULL, freq);
-    tr_rope_init(&f->rope_local, hp->rope_style, hp->n_rot, f->c.n_ctx, freq,
-                 (float)hp->rope_local.amplitude, f->angles_local);
+    tr_rope_spec_freqs(s, hp->n_rot, factors, freq);
+    return tr_angles_init(a, f->ops, hp->rope_style, hp->n_rot, f->c.n_ctx, freq,
+                          (float)s->amplitude, mem);
 }
 
-static int take_memory(struct tr_forward *f, struct tr_errbuf *err)
+static struct tr_pass_bounds pass_bounds(const struct tr_forward *f)
+{
+    uint32_t max_seqs = f->c.max_seqs ? f->c.max_seqs : f->c.max_rows;
+    return (struct tr_pass_bounds){.n_vocab = f->m->hp.n_vocab,
+                                   .n_ctx = f->c.n_ctx,
+                                   .n_kv_blocks = f->c.n_kv_blocks,
+                                   .max_rows = f->c.max_rows,
+                                   .max_out = f->c.max_out,
+                                   .max_seqs = f->ops->apart ? max_seqs : 0};
+}
+
+static int take_kv(struct tr_forward *f, struct tr_errbuf *err)
 {
     const struct tr_hparams *hp = &f->m->hp;
     f->kv = (struct tr_kv){.type = (enum tr_ops_kv)f->c.kv_type,
@@ -132,18 +136,39 @@ static int take_memory(struct tr_forward *f, struct tr_errbuf *err)
     if (f->kv.block_bytes == 0)
         return tr_errf(err, -EINVAL, "heads of %" PRIu32 " elements cannot be kept in this KV type",
                        hp->head_dim);
-    if (__builtin_mul_overflow(f->kv.block_bytes * hp->n_layer, (size_t)f->c.n_kv_blocks,
-                               &f->kv_len) ||
-        !(f->kv.mem = tr_model_map(f->kv_len, false)))
+    size_t per_block = f->kv.block_bytes * hp->n_layer, ids = f->c.ids ? TR_FORWARD_IDS_BYTES : 0;
+    if (__builtin_mul_overflow(per_block + ids, (size_t)f->c.n_kv_blocks, &f->kv_len) ||
+        !(f->kv.mem = f->ops->take(f->dev, f->kv_len, false)))
         return tr_errf(err, -ENOMEM, "no memory for %" PRIu32 " KV blocks of %" PRIu64 " bytes",
                        f->c.n_kv_blocks, tr_forward_kv_block_bytes(f->m, f->c.kv_type));
+    if (f->c.ids)
+        f->kv.ids = (uint32_t *)(void *)((uint8_t *)f->kv.mem + per_block * f->c.n_kv_blocks);
+    return 0;
+}
+
+static int take_scratch(struct tr_forward *f, struct tr_errbuf *err)
+{
+    const struct tr_hparams *hp = &f->m->hp;
     f->scratch_len = lay_out(f);
-    f->scratch = tr_model_map(f->scratch_len, true);
+    f->scratch = f->ops->take(f->dev, f->scratch_len, true);
     if (!f->scratch)
         return tr_errf(err, -ENOMEM, "no memory for %zu bytes of scratch (%" PRIu32 " rows)",
                        f->scratch_len, f->c.max_rows);
     lay_out(f);
-    return 0;
+    if (init_angles(f, &f->angles, &hp->rope, rope_factors(f), f->angles_mem) < 0 ||
+        (hp->window && init_angles(f, &f->local_angles, &hp->rope_local, NULL, f->local_mem) < 0))
+        return tr_errf(err, -ENOMEM, "no memory for the angles of %" PRIu32 " positions",
+                       f->c.n_ctx);
+    struct tr_pass_bounds b = pass_bounds(f);
+    return tr_pass_open(&f->pass, &b, f->ops, f->dev, err);
+}
+
+uint64_t tr_forward_measure(const struct tr_model *m, const struct tr_ops *ops, struct tr_dev *dev,
+                            const struct tr_forward_config *c)
+{
+    struct tr_forward f = {.m = m, .ops = ops, .dev = dev, .c = *c};
+    struct tr_pass_bounds b = pass_bounds(&f);
+    return lay_out(&f) + tr_pass_bytes(&b);
 }
 
 struct tr_forward *tr_forward_open(const struct tr_model *m, const struct tr_ops *ops,
@@ -161,42 +186,11 @@ struct tr_forward *tr_forward_open(const struct tr_model *m, const struct tr_ops
     f->ops = ops;
     f->dev = dev;
     f->c = *c;
-    if (take_memory(f, err) < 0) {
+    if (take_kv(f, err) < 0 || take_scratch(f, err) < 0) {
         tr_forward_close(f);
         return NULL;
     }
-    init_rope(f);
     return f;
-}
-
-/* Checks the batch (our scheduler made it, so asserts) and spreads it over the arrays that the
- * operations read. */
-static void spread(struct tr_forward *f, const struct tr_batch *b)
-{
-    uint32_t n_pos = 0;
-    TR_ASSERT(b->n_rows >= 1 && b->n_rows <= f->c.max_rows && b->n_out <= f->c.max_out);
-    for (uint32_t o = 0; o < b->n_out; o++)
-        f->out_row[o] = UINT32_MAX;
-    for (uint32_t i = 0; i < b->n_rows; i++) {
-        const struct tr_batch_row *r = &b->rows[i];
-        TR_ASSERT(r->token < f->m->hp.n_vocab && r->pos < f->c.n_ctx && r->seq < b->n_seqs);
-        const struct tr_kv_table *t = &b->seqs[r->seq];
-        TR_ASSERT(r->pos / TR_KV_BLOCK < t->n_blocks);
-        TR_ASSERT(t->blocks[r->pos / TR_KV_BLOCK] < f->c.n_kv_blocks);
-        f->tokens[i] = r->token;
-        n_pos = r->pos < n_pos ? n_pos : r->pos + 1;
-        f->places[i] = (struct tr_place){.blocks = t->blocks, .pos = r->pos};
-        if (r->out == TR_NO_LOGITS)
-            continue;
-        TR_ASSERT(r->out < b->n_out && f->out_row[r->out] == UINT32_MAX);
-        f->out_row[r->out] = i;
-        f->out_place[r->out] = f->places[i];
-    }
-    for (uint32_t o = 0; o < b->n_out; o++)
-        TR_ASSERT(f->out_row[o] != UINT32_MAX);
-    tr_rope_reach(&f->rope, n_pos);
-    if (f->m->hp.window)
-        tr_rope_reach(&f->rope_local, n_pos);
 }
 
 /* What a layer's halves work on: all rows, and from the last layer's attention on only those with
@@ -207,18 +201,13 @@ struct rows {
     uint32_t n;
 };
 
-static struct rows only_out(struct tr_forward *f, const struct rows *all, uint32_t n_out)
+static struct rows only_out(struct tr_forward *f, const struct rows *all)
 {
     const struct tr_hparams *hp = &f->m->hp;
-    size_t dim = hp->n_embd, q_dim = (size_t)hp->n_head * hp->head_dim;
-    f->ops->defer(f->dev, false);
-    for (uint32_t o = 0; o < n_out; o++) {
-        size_t r = f->out_row[o];
-        memcpy(f->x_out + o * dim, all->x + r * dim, dim * sizeof(float));
-        memcpy(f->q_out + o * q_dim, all->q + r * q_dim, q_dim * sizeof(float));
-    }
-    f->ops->defer(f->dev, true);
-    return (struct rows){.places = f->out_place, .x = f->x_out, .q = f->q_out, .n = n_out};
+    const struct tr_pass *p = &f->pass;
+    f->ops->gather(f->dev, all->x, p->out_row, p->n_out, hp->n_embd, f->x_out);
+    f->ops->gather(f->dev, all->q, p->out_row, p->n_out, hp->n_head * hp->head_dim, f->q_out);
+    return (struct rows){.places = p->out_place, .x = f->x_out, .q = f->q_out, .n = p->n_out};
 }
 
 /* A norm of each head of x [n, n_head, head_dim], where the model has one, and its turn. */
@@ -250,7 +239,7 @@ static void project(struct tr_forward *f, uint32_t layer, const struct rows *r)
     add_bias(f, r->q, l->q_bias, r->n, hp->n_head * hp->head_dim);
     add_bias(f, f->k, l->k_bias, r->n, hp->n_head_kv * hp->head_dim);
     add_bias(f, f->v, l->v_bias, r->n, hp->n_head_kv * hp->head_dim);
-    const struct tr_rope *rope = hp->local[layer] ? &f->rope_local : &f->rope;
+    const struct tr_rope *rope = hp->local[layer] ? &f->local_angles.dev : &f->angles.dev;
     turn(f, rope, l->q_norm, r->q, hp->n_head, r);
     turn(f, rope, l->k_norm, f->k, hp->n_head_kv, r);
     ops->kv_write(f->dev, &f->kv, layer, r->places, r->n, f->k, f->v);
@@ -303,20 +292,34 @@ static void tap(const struct tr_forward *f, uint32_t stage, const float *x, uint
     if (!f->tap)
         return;
     f->ops->defer(f->dev, false);
+    if (f->ops->apart) {
+        f->ops->download(f->dev, f->tapped, x, (size_t)n_rows * f->m->hp.n_embd * sizeof(float));
+        x = f->tapped;
+    }
     f->tap(f->tap_arg, stage, x, n_rows);
     f->ops->defer(f->dev, true);
 }
 
-void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *logits,
-                    void (*beat)(void *), void *arg)
+/* Angles of all positions of the pass. */
+static void reach(struct tr_forward *f)
+{
+    tr_angles_reach(&f->angles, f->ops, f->dev, f->pass.n_pos);
+    if (f->m->hp.window)
+        tr_angles_reach(&f->local_angles, f->ops, f->dev, f->pass.n_pos);
+}
+
+/* The operations of the pass, to logits [n_out, n_vocab]. */
+static void operate(struct tr_forward *f, float *logits, void (*beat)(void *), void *arg)
 {
     const struct tr_ops *ops = f->ops;
     const struct tr_model *m = f->m;
     const struct tr_hparams *hp = &m->hp;
-    spread(f, batch);
-    struct rows r = {.places = f->places, .x = f->x, .q = f->q, .n = batch->n_rows};
+    const struct tr_pass *p = &f->pass;
+    struct rows r = {.places = p->places, .x = f->x, .q = f->q, .n = p->n_rows};
+    if (f->kv.ids)
+        ops->note_ids(f->dev, &f->kv, r.places, p->tokens, r.n);
     ops->defer(f->dev, true);
-    ops->embed(f->dev, &m->token_embd, f->tokens, r.n, r.x);
+    ops->embed(f->dev, &m->token_embd, p->tokens, r.n, r.x);
     if (hp->embd_scale != 1)
         ops->scale(f->dev, r.x, hp->embd_scale, r.n, hp->n_embd);
     tap(f, 0, r.x, r.n);
@@ -325,14 +328,14 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *l
         const struct tr_layer *l = &m->layers[i];
         bool last = i + 1 == hp->n_layer;
         project(f, i, &r);
-        if (last && batch->n_out == 0) {
+        if (last && p->n_out == 0) {
             ops->defer(f->dev, false);
             if (beat)
                 beat(arg);
             return;
         }
         if (last)
-            r = only_out(f, &r, batch->n_out);
+            r = only_out(f, &r);
         attend(f, i, &r);
         join(f, l->attn_post_norm, l->ffn_norm, &r);
         feed_forward(f, i, &r);
@@ -347,26 +350,83 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *l
     ops->defer(f->dev, false);
 }
 
+/* Rows of the recorded pass that a batch is made with, or 0. */
+static uint32_t recorded_rows(const struct tr_forward *f, uint32_t n_rows)
+{
+    uint32_t n =
+        f->ops->bucket && !f->tap && n_rows <= f->c.max_out ? f->ops->bucket(f->dev, n_rows) : 0;
+    return n < f->c.max_out ? n : f->c.max_out;
+}
+
+/* A pass of n rows, all with logits, of which those of the batch are there. */
+static void run_recorded(struct tr_forward *f, const struct tr_batch *batch, uint32_t n,
+                         void (*beat)(void *), void *arg)
+{
+    tr_pass_set(&f->pass, batch, n, n);
+    reach(f);
+    if (f->ops->replay(f->dev, n)) {
+        if (beat)
+            beat(arg);
+        return;
+    }
+    operate(f, f->logits, beat, arg);
+    f->ops->record_end(f->dev);
+}
+
+void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *logits,
+                    void (*beat)(void *), void *arg)
+{
+    TR_ASSERT(batch->n_rows >= 1 && (logits || f->logits));
+    uint32_t recorded = batch->n_out == batch->n_rows ? recorded_rows(f, batch->n_rows) : 0;
+    if (recorded) {
+        run_recorded(f, batch, recorded, beat, arg);
+    } else {
+        tr_pass_set(&f->pass, batch, batch->n_rows, batch->n_out);
+        reach(f);
+        operate(f, f->logits ? f->logits : logits, beat, arg);
+    }
+    if (f->logits && logits)
+        f->ops->download(f->dev, logits, f->logits,
+                         (size_t)batch->n_out * f->m->hp.n_vocab * sizeof(float));
+}
+
+void tr_forward_record(struct tr_forward *f)
+{
+    for (uint32_t n = 1, rows; (rows = recorded_rows(f, n)) != 0; n = rows + 1)
+        run_recorded(f, &(struct tr_batch){0}, rows, NULL, NULL);
+    f->ops->download(f->dev, NULL, NULL, 0);
+}
+
+struct tr_forward_out tr_forward_out(const struct tr_forward *f)
+{
+    return (struct tr_forward_out){.logits = f->logits, .places = f->pass.out_place, .kv = &f->kv};
+}
+
 void tr_forward_tap(struct tr_forward *f,
                     void (*fn)(void *arg, uint32_t stage, const float *x, uint32_t n_rows),
                     void *arg)
 {
     f->tap = fn;
     f->tap_arg = arg;
+    if (!f->tapped && f->ops->apart)
+        f->tapped = calloc((size_t)f->c.max_rows * f->m->hp.n_embd, sizeof(float));
+    TR_ASSERT(f->tapped || !f->ops->apart);
 }
 
 uint64_t tr_forward_scratch_bytes(const struct tr_forward *f)
 {
-    return f->scratch_len;
+    return tr_forward_measure(f->m, f->ops, f->dev, &f->c);
 }
 
 void tr_forward_close(struct tr_forward *f)
 {
     if (!f)
         return;
-    if (f->kv.mem)
-        munmap(f->kv.mem, f->kv_len);
-    if (f->scratch)
-        munmap(f->scratch, f->scratch_len);
+    f->ops->give(f->dev, f->kv.mem, f->kv_len);
+    f->ops->give(f->dev, f->scratch, f->scratch_len);
+    tr_pass_close(&f->pass);
+    tr_angles_fini(&f->angles);
+    tr_angles_fini(&f->local_angles);
+    free(f->tapped);
     free(f);
 }

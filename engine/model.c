@@ -127,7 +127,7 @@ static int load_tensor(struct loader *l, const struct tr_tensor_spec *s, const c
     uint8_t *mem = l->m->weights ? (uint8_t *)l->m->weights + l->used : NULL;
     if (mem)
         place_tensor(l, t, vector, n_in, n_out, mem, (uint8_t *)at + s->place);
-    l->used += (n + TR_OPS_ALIGN - 1) & ~(size_t)(TR_OPS_ALIGN - 1);
+    l->used += (n + TR_OPS_LINE - 1) & ~(size_t)(TR_OPS_LINE - 1);
     l->n_known++;
     return 0;
 }
@@ -212,15 +212,45 @@ static int check_rope_factors(const struct loader *l)
     return 0;
 }
 
-void *tr_model_map(size_t len, bool huge)
+/* Zeroed memory of our own for packed weights, or NULL. */
+static void *map_weights(size_t len)
 {
     void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
     /* Advice only: without large pages it is slower, not wrong. */
-    if (huge)
-        (void)madvise(p, len, MADV_HUGEPAGE);
+    (void)madvise(p, len, MADV_HUGEPAGE);
     return p;
+}
+
+/* From where a tensor was packed to where operations find it. */
+static void rebase(const struct tr_model *m, const struct tr_tensor_spec *s, void *at)
+{
+    void *place = (uint8_t *)at + s->place;
+    const uint8_t *p;
+    /* The pointer to a vector, or the first member of a matrix. */
+    memcpy(&p, place, sizeof(p));
+    if (!p || s->part == TR_PART_ROPE_FACTORS)
+        return;
+    p = (const uint8_t *)m->resident + (p - (const uint8_t *)m->weights);
+    memcpy(place, &p, sizeof(p));
+}
+
+_Static_assert(offsetof(struct tr_mat, packed) == 0, "as rebase takes it");
+
+/* Has the packed weights brought to where operations read them.  Factors of angles are for the host. */
+static int make_resident(struct loader *l)
+{
+    struct tr_model *m = l->m;
+    m->resident = l->ops->resident(l->dev, m->weights, m->weights_len);
+    if (!m->resident)
+        return refuse(l, "no memory for %zu bytes of weights on the device", m->weights_len);
+    for (const struct tr_tensor_spec *s = tr_model_tensors; s->name; s++)
+        rebase(m, s, m);
+    for (uint32_t i = 0; i < m->hp.n_layer; i++)
+        for (const struct tr_tensor_spec *s = tr_layer_tensors; s->name; s++)
+            rebase(m, s, &m->layers[i]);
+    return 0;
 }
 
 /* The name goes to logs and terminals: what is not plain ASCII becomes '?'. */
@@ -260,16 +290,20 @@ static int load(struct loader *l)
         return -EINVAL;
     void *kept = tr_weights_take(l->keep_fd, tr_gguf_origin(l->k.g), m->weights_len, l->beat,
                                  l->beat_arg, &l->filled);
-    m->weights = kept ? kept : tr_model_map(m->weights_len, true);
+    m->weights = kept ? kept : map_weights(m->weights_len);
     if (!m->weights)
         return refuse(l, "no memory for %zu bytes of weights", m->weights_len);
     int r = load_all(l);
     TR_ASSERT(r == 0 && l->used == m->weights_len);
     TR_ASSERT(m->output_tied == !m->output.packed);
+    int ret = kept && !l->filled ? tr_weights_keep(l->keep_fd, kept, m->weights_len) : 0;
+    if (ret)
+        return refuse(l, "the weights cannot be kept: %s", strerror(-ret));
+    if (make_resident(l) < 0)
+        return -EINVAL;
     if (m->output_tied)
         m->output = m->token_embd;
-    int ret = kept && !l->filled ? tr_weights_keep(l->keep_fd, kept, m->weights_len) : 0;
-    return ret ? refuse(l, "the weights cannot be kept: %s", strerror(-ret)) : 0;
+    return 0;
 }
 
 /* `step` is load or measure. */
@@ -280,6 +314,8 @@ static struct tr_model *make(struct loader *l, int (*step)(struct loader *l))
         (void)refuse(l, "no memory");
         return NULL;
     }
+    l->m->ops = l->ops;
+    l->m->dev = l->dev;
     if (step(l) < 0) {
         tr_model_free(l->m);
         return NULL;
@@ -312,6 +348,8 @@ void tr_model_free(struct tr_model *m)
 {
     if (!m)
         return;
+    if (m->resident)
+        m->ops->evict(m->dev, m->weights, m->weights_len);
     if (m->weights)
         munmap(m->weights, m->weights_len);
     free(m->layers);

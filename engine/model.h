@@ -44,8 +44,11 @@ struct tr_model {
     /* What angles are divided by, [n_rot / 2]; NULL where the file has none (engine/rope_spec.h). */
     const float *rope_freqs, *rope_long, *rope_short;
     struct tr_layer *layers; /* [n_layer] */
-    void *weights;           /* the one region all of the above point into */
+    void *weights;           /* one region of the host, in which all of the above are packed */
+    const void *resident;    /* where operations find it: what all but the factors point into */
     size_t weights_len;
+    const struct tr_ops *ops;
+    struct tr_dev *dev;
     uint64_t step_bytes; /* weights that a decode step reads: all, without an untied embedding */
 };
 
@@ -64,9 +67,5 @@ struct tr_model *tr_model_measure(const struct tr_gguf *g, const char *path,
                                   struct tr_errbuf *err);
 
 void tr_model_free(struct tr_model *m); /* NULL is fine */
-
-/* Zeroed memory of our own, in whole pages, or NULL.  `huge` asks for large pages: for what is
- * read from end to end. */
-void *tr_model_map(size_t len, bool huge);
 
 #endif
