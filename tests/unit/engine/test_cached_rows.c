@@ -173,7 +173,7 @@ static void equal_rows(const char *arch, enum tr_kv_type kv, uint32_t n_blocks)
     struct test t = {0};
     compute_alone(&t, &f, kv);
     t.r = rig(&f, kv, 2);
-    t.kv = tr_kv_new(n_blocks, SEQS, PER_SEQ, tr_prefix_new(n_blocks, 1));
+    t.kv = tr_kv_new(n_blocks, SEQS, PER_SEQ, tr_prefix_new(n_blocks, (const uint64_t[]){1, 2}));
     cr_assert(t.kv);
     for (uint32_t i = 0; i < ROUNDS; i++)
         step(&t);
