@@ -7,7 +7,7 @@
 #define TR_BASE_ASSERT_H
 
 /* Writes one line to stderr and aborts.  Never returns. */
-_Noreturn void tr_assert_failed(const char *cond, const char *file, int line);
+__attribute__((noreturn)) void tr_assert_failed(const char *cond, const char *file, int line);
 
 #define TR_ASSERT(cond) ((cond) ? (void)0 : tr_assert_failed(#cond, __FILE__, __LINE__))
 

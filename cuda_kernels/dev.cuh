@@ -15,8 +15,9 @@ extern "C" {
 
 struct tr_dev {
     cudaStream_t stream;
-    int n_sm;   /* streaming multiprocessors */
-    bool exact; /* --deterministic: the bits of TR_CPU_GENERIC in all operations */
+    int n_sm;                   /* streaming multiprocessors */
+    bool exact;                 /* --deterministic: the bits of TR_CPU_GENERIC in all operations */
+    struct tr_threads *threads; /* of the host (cpu_kernels/threads.h); NULL: the caller alone */
 };
 
 extern "C" {
@@ -40,6 +41,14 @@ void tr_cuda_silu_mul(struct tr_dev *dev, float *gate, const float *up, uint32_t
                       uint32_t dim);
 void tr_cuda_gelu_mul(struct tr_dev *dev, float *gate, const float *up, uint32_t n_rows,
                       uint32_t dim);
+
+/* weights.cu */
+size_t tr_cuda_mat_bytes(const struct tr_dev *dev, enum tr_tensor_type type, uint32_t n_in,
+                         uint32_t n_out);
+void tr_cuda_mat_prepare(struct tr_dev *dev, struct tr_mat *m, enum tr_tensor_type type,
+                         uint32_t n_in, uint32_t n_out, const void *data, void *mem);
+void tr_cuda_mat_adopt(struct tr_dev *dev, struct tr_mat *m, enum tr_tensor_type type,
+                       uint32_t n_in, uint32_t n_out, const void *mem);
 }
 
 #endif
