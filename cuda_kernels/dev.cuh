@@ -13,14 +13,49 @@ extern "C" {
 #include "cpu_kernels/ops.h"
 }
 
+enum { TR_CUDA_PASSES = 256 + 1 };
+
 struct tr_dev {
     cudaStream_t stream;
     int n_sm;                   /* streaming multiprocessors */
     bool exact;                 /* --deterministic: the bits of TR_CPU_GENERIC in all operations */
     struct tr_threads *threads; /* of the host (cpu_kernels/threads.h); NULL: the caller alone */
+
+    /* open.cu */
+    char name[64];
+    int major, minor; /* compute capability */
+    void (*beat)(void *);
+    void *beat_arg;
+    cudaError_t error; /* the first one: the device has failed */
+    const char *error_in;
+
+    /* graph.cu */
+    cudaGraphExec_t passes[TR_CUDA_PASSES]; /* by number of rows */
+    uint32_t recording;                     /* rows of the pass that is being recorded; 0: none */
+    bool opening;                           /* passes are recorded, not made */
 };
 
 extern "C" {
+
+/* open.cu: keeps the first error; success and cudaErrorNotReady are none. */
+void tr_cuda_note(struct tr_dev *dev, cudaError_t e, const char *what);
+void tr_cuda_close(struct tr_dev *dev);
+
+/* memory.cu */
+void *tr_cuda_take(struct tr_dev *dev, size_t len, bool huge);
+void tr_cuda_give(struct tr_dev *dev, void *mem, size_t len);
+void *tr_cuda_take_host(struct tr_dev *dev, size_t len);
+void tr_cuda_give_host(struct tr_dev *dev, void *mem, size_t len);
+const void *tr_cuda_resident(struct tr_dev *dev, const void *mem, size_t len);
+void tr_cuda_evict(struct tr_dev *dev, const void *mem, size_t len);
+void tr_cuda_upload(struct tr_dev *dev, void *to, const void *from, size_t len);
+void tr_cuda_download(struct tr_dev *dev, void *to, const void *from, size_t len);
+
+/* graph.cu */
+uint32_t tr_cuda_bucket(const struct tr_dev *dev, uint32_t n_rows);
+bool tr_cuda_replay(struct tr_dev *dev, uint32_t n_rows);
+void tr_cuda_record_pass(struct tr_dev *dev); /* ops.h: record_end */
+void tr_cuda_forget_passes(struct tr_dev *dev);
 
 /* rms_norm.cu */
 void tr_cuda_rms_norm(struct tr_dev *dev, const float *x, const float *w, float eps,

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # The kernel suite (tests/cuda), on the CPU.
 if(TARGET cuda_kernels_on_cpu)
-  foreach(noun norms elements strips)
+  foreach(noun
+      elements
+      norms
+      runtime
+      strips
+  )
     add_executable(cuda_${noun} ${CMAKE_SOURCE_DIR}/tests/cuda/${noun}.cc)
     target_link_libraries(cuda_${noun} PRIVATE cuda_kernels_on_cpu)
     add_test(NAME cuda_${noun} COMMAND cuda_${noun} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
