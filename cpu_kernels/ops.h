@@ -179,7 +179,7 @@ struct tr_ops {
     void (*give_host)(struct tr_dev *dev, void *mem, size_t len);
 
     /* Where operations find what lies in `mem`, which stays as it is from now on (weights); NULL
-     * where there is no memory for it.  `evict` ends it. */
+     * where there is no memory for it.  `evict` ends what it gave. */
     const void *(*resident)(struct tr_dev *dev, const void *mem, size_t len);
     void (*evict)(struct tr_dev *dev, const void *mem, size_t len);
 

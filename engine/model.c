@@ -349,7 +349,7 @@ void tr_model_free(struct tr_model *m)
     if (!m)
         return;
     if (m->resident)
-        m->ops->evict(m->dev, m->weights, m->weights_len);
+        m->ops->evict(m->dev, m->resident, m->weights_len);
     if (m->weights)
         munmap(m->weights, m->weights_len);
     free(m->layers);
