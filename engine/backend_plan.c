@@ -15,6 +15,8 @@ int tr_plan_check(const struct tr_backend_config *c, const char *name, struct tr
         return tr_errf(err, -EINVAL, "unknown math mode or KV type");
     if (!c->n_threads || !c->max_rows || !c->max_out)
         return tr_errf(err, -EINVAL, "threads, rows and rows of logits must be at least 1");
+    if (c->deterministic && c->math == TR_MATH_BLAS)
+        return tr_errf(err, -EINVAL, "the products of blas are not deterministic");
     return 0;
 }
 
