@@ -57,6 +57,24 @@ bool tr_cuda_replay(struct tr_dev *dev, uint32_t n_rows);
 void tr_cuda_record_pass(struct tr_dev *dev); /* ops.h: record_end */
 void tr_cuda_forget_passes(struct tr_dev *dev);
 
+/* embed.cu */
+void tr_cuda_embed(struct tr_dev *dev, const struct tr_mat *m, const uint32_t *tokens,
+                   uint32_t n_rows, float *out);
+
+/* gather.cu */
+void tr_cuda_gather(struct tr_dev *dev, const float *x, const uint32_t *rows, uint32_t n,
+                    uint32_t dim, float *out);
+
+/* note_ids.cu */
+void tr_cuda_note_ids(struct tr_dev *dev, const struct tr_kv *kv, const struct tr_place *places,
+                      const uint32_t *tokens, uint32_t n_rows);
+
+/* quantise.cu */
+size_t tr_cuda_act_bytes(const struct tr_dev *dev, uint32_t max_rows, uint32_t dim);
+void tr_cuda_act_init(struct tr_dev *dev, struct tr_act *a, uint32_t max_rows, uint32_t dim,
+                      void *mem);
+void tr_cuda_act_set(struct tr_dev *dev, struct tr_act *a, const float *x, uint32_t n_rows);
+
 /* rms_norm.cu */
 void tr_cuda_rms_norm(struct tr_dev *dev, const float *x, const float *w, float eps,
                       uint32_t n_rows, uint32_t dim, float *out);

@@ -2,8 +2,11 @@
 # The kernel suite (tests/cuda), on the CPU.
 if(TARGET cuda_kernels_on_cpu)
   foreach(noun
+      activations
       elements
+      embedding
       norms
+      places
       runtime
       strips
   )

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_kernels/gather.cu - gather: the rows that go on, one after the other.
+ *
+ * A thread has four neighbours of a row (16 bytes) where rows allow it, else one element; blockIdx.y is the row,
+ * so which one it is is read once for a warp.  Bound by memory, and once a step. */
+#include "cuda_kernels/dev.cuh"
+
+extern "C" {
+#include "base/assert.h"
+}
+
+enum { THREADS = 256, ROWS_MAX = 65535 /* of gridDim.y */ };
+
+template <class T>
+static __global__ void gather(const T *x, const uint32_t *rows, uint32_t n_each, T *out)
+{
+    uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i < n_each)
+        out[(size_t)blockIdx.y * n_each + i] = x[(size_t)rows[blockIdx.y] * n_each + i];
+}
+
+template <class T>
+static void launch(struct tr_dev *dev, const float *x, const uint32_t *rows, uint32_t n,
+                   uint32_t n_each, float *out)
+{
+    TR_LAUNCH((gather<T>), dim3((n_each + THREADS - 1) / THREADS, n), dim3(THREADS), 0, dev->stream,
+              (const T *)x, rows, n_each, (T *)out);
+}
+
+void tr_cuda_gather(struct tr_dev *dev, const float *x, const uint32_t *rows, uint32_t n,
+                    uint32_t dim, float *out)
+{
+    TR_ASSERT(n <= ROWS_MAX);
+    if (!n || !dim)
+        return;
+    if (dim % 4 == 0)
+        launch<float4>(dev, x, rows, n, dim / 4, out);
+    else
+        launch<float>(dev, x, rows, n, dim, out);
+}
