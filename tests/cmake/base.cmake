@@ -2,6 +2,7 @@
 tr_unit_test(base cpus)
 tr_unit_test(base emit)
 tr_unit_test(base err)
+tr_unit_test(base exp m)
 if(TOKENRING_FAULTS)
   tr_unit_test(base fault)
 endif()
