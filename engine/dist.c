@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/dist.h"
 
+#include "base/exp.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -110,7 +112,8 @@ uint32_t tr_dist_weights(const struct tr_dist *d, uint32_t block, float top, flo
 
 double tr_dist_sum(struct tr_dist *d, float top, float scale)
 {
-    double total = 0;
+    double total = 0, group = 0;
+    double *gsum = d->bsum + d->n_blocks;
     for (uint32_t b = 0; b < d->n_blocks; b++) {
         float pad[TR_DIST_BLOCK];
         const float *p = block_of(d, b, pad);
@@ -118,27 +121,46 @@ double tr_dist_sum(struct tr_dist *d, float top, float scale)
         for (uint32_t i = 0; i < VECS; i++)
             sum += exp_lanes((load(p, i) - splat(top)) * splat(scale));
         d->bsum[b] = (double)sum[0] + (double)sum[1] + (double)sum[2] + (double)sum[3];
-        total += d->bsum[b];
+        group += d->bsum[b];
+        if (b % TR_DIST_GROUP == TR_DIST_GROUP - 1 || b == d->n_blocks - 1) {
+            gsum[b / TR_DIST_GROUP] = group;
+            total += group;
+            group = 0;
+        }
     }
     return total;
+}
+
+/* Of n sums from `first`: the one in which the running sum passes `target`, the last that is not zero if
+ * none.  *run becomes the sum before it. */
+static uint32_t sum_at(const double *sum, uint32_t first, uint32_t n, double target, double *run)
+{
+    uint32_t last = first;
+    double at_last = *run;
+    for (uint32_t i = first; i < first + n; i++) {
+        if (sum[i] <= 0)
+            continue;
+        last = i;
+        at_last = *run;
+        if (*run + sum[i] > target)
+            break;
+        *run += sum[i];
+    }
+    *run = at_last;
+    return last;
 }
 
 uint32_t tr_dist_at(const struct tr_dist *d, float top, float scale, double target)
 {
     double run = 0;
-    uint32_t last = 0;
-    for (uint32_t b = 0; b < d->n_blocks; b++) {
-        if (d->bsum[b] <= 0)
-            continue;
-        last = b;
-        if (run + d->bsum[b] > target)
-            break;
-        run += d->bsum[b];
-    }
-    /* The block's own sum was taken lane by lane: walking it again in order may miss the target by
-     * a rounding, then the last id with weight in it is meant. */
+    uint32_t n_groups = tr_dist_groups(d->n);
+    uint32_t g = sum_at(d->bsum + d->n_blocks, 0, n_groups, target, &run);
+    uint32_t first = g * TR_DIST_GROUP, left = d->n_blocks - first;
+    uint32_t b = sum_at(d->bsum, first, left < TR_DIST_GROUP ? left : TR_DIST_GROUP, target, &run);
+    /* The sums were taken in another order: walking the ids may miss the target by a rounding, then the last
+     * id with weight in the block is meant. */
     float w[TR_DIST_BLOCK];
-    uint32_t n = tr_dist_weights(d, last, top, scale, w), at = 0;
+    uint32_t n = tr_dist_weights(d, b, top, scale, w), at = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (w[i] <= 0)
             continue;
@@ -147,7 +169,7 @@ uint32_t tr_dist_at(const struct tr_dist *d, float top, float scale, double targ
         if (run > target)
             break;
     }
-    return last * TR_DIST_BLOCK + at;
+    return b * TR_DIST_BLOCK + at;
 }
 
 /* Moves the k largest of a[0, n) to its front (quickselect, middle element as pivot). */
@@ -193,14 +215,26 @@ double tr_dist_floor(const struct tr_dist *d, uint32_t k, float *scratch)
 
 uint32_t tr_dist_gather(const struct tr_dist *d, double floor, struct tr_cand *out, uint32_t from)
 {
+    float least = (float)floor; /* that reaches the floor */
+    if ((double)least < floor || least == -INFINITY)
+        least = nextafterf(least, INFINITY);
     for (uint32_t b = 0; b < d->n_blocks; b++) {
-        if ((double)d->bmax[b] < floor || d->bmax[b] == -INFINITY)
+        float pad[TR_DIST_BLOCK];
+        if (d->bmax[b] < least)
             continue;
-        uint32_t at = b * TR_DIST_BLOCK;
-        uint32_t end = d->n - at < TR_DIST_BLOCK ? d->n : at + TR_DIST_BLOCK;
-        for (uint32_t i = at; i < end; i++)
-            if ((double)d->x[i] >= floor && d->x[i] > -INFINITY)
-                out[from++] = (struct tr_cand){.v = (double)d->x[i], .id = i};
+        const float *p = block_of(d, b, pad);
+        for (uint32_t i = 0; i < VECS; i++) {
+            vf v = load(p, i);
+            vi hit = v >= splat(least);
+            if (!(hit[0] | hit[1] | hit[2] | hit[3]))
+                continue;
+            /* Without branches that nobody could foresee; there is room, for fewer were kept than seen. */
+            uint32_t first = b * TR_DIST_BLOCK + i * LANES, left = d->n - first;
+            for (uint32_t l = 0; l < LANES && l < left; l++) {
+                out[from] = (struct tr_cand){.v = (double)v[l], .id = first + l};
+                from -= (uint32_t)hit[l];
+            }
+        }
     }
     return from;
 }
@@ -299,54 +333,73 @@ void tr_cand_sort(struct tr_cand *c, uint32_t n)
     sort(c, n, splits);
 }
 
-/* Weights fall into classes by their leading bits, 64 to a power of two, from 2 downwards. */
-enum { CLASSES = 4096, CLASS_SHIFT = 46, CLASSES_MIN = 256 };
-
-static uint32_t class_of(double w)
+double tr_curve_at(const struct tr_curve *c, double v)
 {
-    const uint64_t two = 0x4000000000000000U;
-    uint64_t bits;
-    memcpy(&bits, &w, sizeof(bits));
-    uint64_t c = bits < two ? (two - 1 - bits) >> CLASS_SHIFT : 0;
-    return c < CLASSES ? (uint32_t)c : CLASSES - 1;
+    return tr_exp((v - c->ref) * c->scale);
 }
 
-uint32_t tr_cand_sort_top(struct tr_cand *c, uint32_t n, double enough)
+void tr_classes_init(struct tr_classes *k, struct tr_curve curve, double top)
 {
-    double sum[CLASSES] = {0};
-    uint32_t end[CLASSES] = {0}, next[CLASSES]; /* of a class: its last place, where it is filled */
+    k->curve = curve;
+    k->top = top;
+    k->total = 0;
+    memset(k->sum, 0, sizeof(k->sum));
+    memset(k->n, 0, sizeof(k->n));
+}
+
+/* Rises as v falls: all of one class come before all of the next. */
+static uint32_t class_of(const struct tr_classes *k, double v)
+{
+    double at = (k->top - v) * (k->curve.scale * (64 / 0.69314718055994531));
+    return at < TR_DIST_CLASSES - 1 ? (uint32_t)at : TR_DIST_CLASSES - 1;
+}
+
+void tr_classes_count(struct tr_classes *k, const struct tr_cand *c, uint32_t n, double below)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (!(c[i].v < below))
+            continue;
+        uint32_t at = class_of(k, c[i].v);
+        double w = tr_curve_at(&k->curve, c[i].v);
+        k->sum[at] += w;
+        k->n[at]++;
+        k->total += w;
+    }
+}
+
+enum { FEW = 256 };
+
+uint32_t tr_cand_sort_top(struct tr_cand *c, uint32_t n, const struct tr_classes *k, double enough)
+{
+    uint32_t end[TR_DIST_CLASSES],
+        next[TR_DIST_CLASSES]; /* of a class: its end, where it is filled */
     uint32_t last = 0, at = 0;
-    if (n < CLASSES_MIN) {
+    if (n < FEW) {
         tr_cand_sort(c, n);
         return n;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t k = class_of(c[i].v);
-        sum[k] += c[i].v;
-        end[k]++;
-    }
     /* More than any order of adding can differ by: 2^-53 for each addition. */
     double limit = enough * (1 + 1e-9), run = 0;
-    for (uint32_t k = 0; k < CLASSES; k++) {
-        next[k] = at;
-        at += end[k];
-        end[k] = at;
-        run += sum[k];
-        last = k;
+    for (uint32_t i = 0; i < TR_DIST_CLASSES; i++) {
+        next[i] = at;
+        at += k->n[i];
+        end[i] = at;
+        run += k->sum[i];
+        last = i;
         if (run > limit)
             break;
     }
     uint32_t m = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (class_of(c[i].v) <= last)
+        if (class_of(k, c[i].v) <= last)
             c[m++] = c[i];
-    for (uint32_t k = 0, first = 0; k <= last; first = end[k++]) {
-        while (next[k] < end[k]) {
-            uint32_t home = class_of(c[next[k]].v);
-            swap(&c[next[k]], &c[next[home]]);
+    for (uint32_t i = 0, first = 0; i <= last; first = end[i++]) {
+        while (next[i] < end[i]) {
+            uint32_t home = class_of(k, c[next[i]].v);
+            swap(&c[next[i]], &c[next[home]]);
             next[home]++;
         }
-        tr_cand_sort(c + first, end[k] - first);
+        tr_cand_sort(c + first, end[i] - first);
     }
     return m;
 }

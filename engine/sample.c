@@ -18,7 +18,7 @@ struct touched {
 struct tr_sampler {
     uint32_t rows, n_vocab, n_blocks, touched_cap;
     float *bmax, *tmp;       /* [rows, n_blocks] */
-    double *bsum;            /* [rows, n_blocks] */
+    double *sums;            /* [rows, tr_dist_sums] */
     struct tr_cand *cand;    /* [rows, n_vocab] */
     struct touched *touched; /* [rows, touched_cap] */
     uint32_t *index;         /* [rows, n_vocab]: 1 + place in touched; all 0 between calls */
@@ -30,13 +30,14 @@ struct job {
     float *logits;
     struct tr_dist d;
     float *bmax, *tmp;
-    double *bsum;
+    double *sums;
     struct tr_cand *cand;
     struct touched *touched;
     uint32_t *index;
     uint32_t n_vocab, n_touched;
     double top; /* largest adjusted logit */
     float ref;  /* the same in float: where all exponentials, float or double, start from */
+    struct tr_curve curve;
 };
 
 struct tr_sampler *tr_sampler_new(uint32_t rows, uint32_t n_vocab, uint32_t n_ctx, uint64_t *bytes)
@@ -48,19 +49,19 @@ struct tr_sampler *tr_sampler_new(uint32_t rows, uint32_t n_vocab, uint32_t n_ct
     *s = (struct tr_sampler){.rows = rows, .n_vocab = n_vocab, .n_blocks = tr_dist_blocks(n_vocab)};
     s->touched_cap = cap < n_vocab ? (uint32_t)cap : n_vocab;
     size_t nb = (size_t)rows * s->n_blocks, nv = (size_t)rows * n_vocab;
-    size_t nt = (size_t)rows * s->touched_cap;
+    size_t nt = (size_t)rows * s->touched_cap, ns = (size_t)rows * tr_dist_sums(n_vocab);
     s->bmax = calloc(nb, sizeof(float));
     s->tmp = calloc(nb, sizeof(float));
-    s->bsum = calloc(nb, sizeof(double));
+    s->sums = calloc(ns, sizeof(double));
     s->cand = calloc(nv, sizeof(struct tr_cand));
     s->touched = calloc(nt, sizeof(struct touched));
     s->index = calloc(nv, sizeof(uint32_t));
-    if (!s->bmax || !s->tmp || !s->bsum || !s->cand || !s->touched || !s->index) {
+    if (!s->bmax || !s->tmp || !s->sums || !s->cand || !s->touched || !s->index) {
         tr_sampler_free(s);
         return NULL;
     }
     if (bytes)
-        *bytes = nb * (2 * sizeof(float) + sizeof(double)) + nt * sizeof(struct touched) +
+        *bytes = nb * 2 * sizeof(float) + ns * sizeof(double) + nt * sizeof(struct touched) +
                  nv * (sizeof(struct tr_cand) + sizeof(uint32_t));
     return s;
 }
@@ -71,7 +72,7 @@ void tr_sampler_free(struct tr_sampler *s)
         return;
     free(s->bmax);
     free(s->tmp);
-    free(s->bsum);
+    free(s->sums);
     free(s->cand);
     free(s->touched);
     free(s->index);
@@ -86,7 +87,7 @@ static struct job job_of(struct tr_sampler *s, uint32_t row, float *logits,
                         .logits = logits,
                         .bmax = s->bmax + nb,
                         .tmp = s->tmp + nb,
-                        .bsum = s->bsum + nb,
+                        .sums = s->sums + (size_t)row * tr_dist_sums(s->n_vocab),
                         .cand = s->cand + nv,
                         .touched = s->touched + (size_t)row * s->touched_cap,
                         .index = s->index + nv,
@@ -124,7 +125,7 @@ void tr_sample_logprob(struct tr_sampler *s, uint32_t row, const float *logits, 
 {
     struct job j = job_of(s, row, NULL, NULL);
     memset(lp, 0, sizeof(*lp));
-    tr_dist_scan(&j.d, logits, j.n_vocab, j.bmax, j.bsum);
+    tr_dist_scan(&j.d, logits, j.n_vocab, j.bmax, j.sums);
     lp->id = id;
     lp->logprob = finite_logprob((double)logits[id] - fill_top(&j, n_top, lp));
 }
@@ -245,12 +246,13 @@ static void adjust(struct job *j)
         if (isnan(t->v))
             t->v = -INFINITY;
     }
-    tr_dist_scan(&j->d, j->logits, j->n_vocab, j->bmax, j->bsum);
+    tr_dist_scan(&j->d, j->logits, j->n_vocab, j->bmax, j->sums);
     j->top = (double)j->d.max;
     for (uint32_t i = 0; i < j->n_touched; i++)
         if (j->touched[i].v > j->top)
             j->top = j->touched[i].v;
     j->ref = (float)j->top;
+    j->curve = (struct tr_curve){.ref = (double)j->ref, .scale = 1.0 / j->in->params->temperature};
 }
 
 /* ---- step 4 ---- */
@@ -279,7 +281,7 @@ static bool has_cut(const struct job *j)
     return (p->top_k > 0 && (uint32_t)p->top_k < j->n_vocab) || p->top_p < 1.0 || p->min_p > 0.0;
 }
 
-/* Everything that reaches `floor`, touched or not, sorted. */
+/* Everything that reaches `floor`, touched or not. */
 static uint32_t gather(struct job *j, double floor)
 {
     uint32_t n = tr_dist_gather(&j->d, floor, j->cand, 0);
@@ -289,83 +291,88 @@ static uint32_t gather(struct job *j, double floor)
     return n;
 }
 
-static double weight(const struct job *j, double v)
-{
-    return exp((v - (double)j->ref) / j->in->params->temperature);
-}
-
-/* Logits become weights; returns their sum. */
-static double weigh(const struct job *j, uint32_t n)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        j->cand[i].v = weight(j, j->cand[i].v);
-        sum += j->cand[i].v;
-    }
-    return sum;
-}
-
-static float scale_of(const struct job *j)
-{
-    return (float)(1.0 / j->in->params->temperature);
-}
-
-/* Weight of the whole vocabulary. */
+/* Weight of the whole vocabulary: the raw ids, then the touched ones in the order of touching. */
 static double whole(struct job *j)
 {
-    double sum = tr_dist_sum(&j->d, j->ref, scale_of(j));
+    struct tr_run run = {.before = tr_dist_sum(&j->d, j->ref, (float)j->curve.scale)};
     for (uint32_t i = 0; i < j->n_touched; i++)
-        sum += weight(j, j->touched[i].v);
-    return sum;
+        tr_run_add(&run, tr_curve_at(&j->curve, j->touched[i].v));
+    return tr_run_sum(&run);
 }
 
-/* The candidates with top_k off, sorted and weighed: as many as top_p and min_p can keep.  The
- * search goes down in doubling distances from the top until it has enough. */
+/* Below any logit that min_p can keep; the slack is more than all that is rounded on the way. */
+static double last_of(const struct job *j)
+{
+    const struct tr_params *p = j->in->params;
+    if (p->min_p <= 0)
+        return -INFINITY;
+    double depth = (-log(p->min_p) * (1 + 1e-9) + 1e-9) * p->temperature;
+    return j->top - depth - fabs(j->top) * 1e-12;
+}
+
+/* The candidates with top_k off, sorted: as many as top_p and min_p can keep, or more.  The search
+ * goes down in doubling distances from the top until it has enough; where it stops decides nothing. */
 static uint32_t nucleus(struct job *j, double *total)
 {
     const struct tr_params *p = j->in->params;
-    double last = p->min_p > 0 ? j->top + p->temperature * log(p->min_p) - 1e-9 : -INFINITY;
+    struct tr_classes classes;
+    double last = last_of(j), above = INFINITY, enough = INFINITY;
     uint32_t n = 0;
-    *total = p->top_p < 1.0 ? whole(j) : 0;
+    tr_classes_init(&classes, j->curve, j->top);
+    *total = 0;
+    if (p->top_p < 1.0) {
+        *total = whole(j);
+        enough = p->top_p * *total;
+    }
     for (double depth = 4;; depth *= 2) {
         double floor = j->top - depth * p->temperature;
-        bool all = floor <= last || p->top_p >= 1.0 || depth > 64;
+        bool all = !(floor > last) || p->top_p >= 1.0 || depth > 64;
         if (all)
             floor = last;
         n = gather(j, floor);
-        double sum = weigh(j, n);
-        if (all || sum >= p->top_p * *total)
+        tr_classes_count(&classes, j->cand, n, above);
+        if (all || classes.total > enough * (1 + 1e-9))
             break;
+        above = floor;
     }
-    return tr_cand_sort_top(j->cand, n, p->top_p < 1.0 ? p->top_p * *total : INFINITY);
+    return tr_cand_sort_top(j->cand, n, &classes, enough);
 }
 
+/* Those that top_k leaves, sorted; *total is their weight, where top_p asks for it. */
 static uint32_t top_k(struct job *j, uint32_t k, double *total)
 {
     uint32_t n = gather(j, tr_dist_floor(&j->d, k, j->tmp));
+    struct tr_run run = {0};
     tr_cand_sort(j->cand, n);
     uint32_t kept = n < k ? n : k;
     while (kept && kept < n && j->cand[kept].v == j->cand[k - 1].v)
         kept++;
-    *total = weigh(j, kept);
+    for (uint32_t i = 0; i < kept && j->in->params->top_p < 1.0; i++)
+        tr_run_add(&run, tr_curve_at(&j->curve, j->cand[i].v));
+    *total = tr_run_sum(&run);
     return kept;
 }
 
-/* What is kept, in falling order with weights; *sum is their sum. */
+/* What is kept, in falling order; logits become weights, *sum is their sum.  Everything here is decided by
+ * the candidates in falling order, one after the other: how many more were gathered does not matter. */
 static uint32_t cut(struct job *j, double *sum)
 {
     const struct tr_params *p = j->in->params;
-    double total, before = 0;
+    double total, most = 0;
+    struct tr_run run = {0};
     bool k_on = p->top_k > 0 && (uint32_t)p->top_k < j->n_vocab;
     uint32_t n = k_on ? top_k(j, (uint32_t)p->top_k, &total) : nucleus(j, &total), kept = 0;
     for (; kept < n; kept++) {
-        double w = j->cand[kept].v;
-        if (w <= 0 || (kept && ((p->top_p < 1.0 && before >= p->top_p * total) ||
-                                w < p->min_p * j->cand[0].v)))
+        double w = tr_curve_at(&j->curve, j->cand[kept].v);
+        if (!kept)
+            most = w;
+        if (w <= 0 || (kept && ((p->top_p < 1.0 && tr_run_sum(&run) >= p->top_p * total) ||
+                                w < p->min_p * most)))
             break;
-        before += w;
+        tr_run_add(&run, w);
+        j->cand[kept].v = w;
     }
-    *sum = before;
+    *sum = tr_run_sum(&run);
     return kept;
 }
 
@@ -386,11 +393,12 @@ double tr_sample_draw(uint64_t seed, uint32_t choice, uint32_t index)
 
 static uint32_t draw_cut(struct job *j, double u)
 {
-    double sum, run = 0;
+    double sum;
+    struct tr_run run = {0};
     uint32_t n = cut(j, &sum);
     for (uint32_t i = 0; i < n; i++) {
-        run += j->cand[i].v;
-        if (run > u * sum)
+        tr_run_add(&run, j->cand[i].v);
+        if (tr_run_sum(&run) > u * sum)
             return j->cand[i].id;
     }
     return n ? j->cand[n - 1].id : largest(j);
@@ -400,19 +408,20 @@ static uint32_t draw_cut(struct job *j, double u)
  * function of the request and its tokens alone. */
 static uint32_t draw_whole(struct job *j, double u)
 {
-    double target = u * whole(j), run = 0;
-    for (uint32_t b = 0; b < j->d.n_blocks; b++)
-        run += j->bsum[b];
-    if (target < run)
-        return tr_dist_at(&j->d, j->ref, scale_of(j), target);
+    double target = u * whole(j);
+    struct tr_run run = {0};
+    for (uint32_t g = 0; g < tr_dist_groups(j->n_vocab); g++)
+        run.before += j->d.bsum[j->d.n_blocks + g];
+    if (target < run.before)
+        return tr_dist_at(&j->d, j->ref, (float)j->curve.scale, target);
     uint32_t last = UINT32_MAX;
     for (uint32_t i = 0; i < j->n_touched; i++) {
-        double w = weight(j, j->touched[i].v);
+        double w = tr_curve_at(&j->curve, j->touched[i].v);
+        tr_run_add(&run, w);
         if (w <= 0)
             continue;
         last = j->touched[i].id;
-        run += w;
-        if (run > target)
+        if (tr_run_sum(&run) > target)
             break;
     }
     return last != UINT32_MAX ? last : largest(j);
@@ -433,7 +442,7 @@ uint32_t tr_sample(struct tr_sampler *s, uint32_t row, float *logits, const stru
     double lse = 0;
     if (lp) {
         memset(lp, 0, sizeof(*lp));
-        tr_dist_scan(&j.d, logits, j.n_vocab, j.bmax, j.bsum);
+        tr_dist_scan(&j.d, logits, j.n_vocab, j.bmax, j.sums);
         lse = fill_top(&j, in->params->n_top, lp);
     }
     adjust(&j);
@@ -473,13 +482,13 @@ uint32_t tr_sample_probs(struct tr_sampler *s, uint32_t row, float *logits,
         sum = whole(&j);
         for (uint32_t b = 0; b < j.d.n_blocks; b++) {
             float w[TR_DIST_BLOCK];
-            uint32_t m = tr_dist_weights(&j.d, b, j.ref, scale_of(&j), w);
+            uint32_t m = tr_dist_weights(&j.d, b, j.ref, (float)j.curve.scale, w);
             for (uint32_t i = 0; i < m; i++)
                 if (w[i] > 0)
                     out[n++] = (struct tr_cand){.v = (double)w[i], .id = b * TR_DIST_BLOCK + i};
         }
         for (uint32_t i = 0; i < j.n_touched; i++) {
-            double w = weight(&j, j.touched[i].v);
+            double w = tr_curve_at(&j.curve, j.touched[i].v);
             if (w > 0)
                 out[n++] = (struct tr_cand){.v = w, .id = j.touched[i].id};
         }

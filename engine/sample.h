@@ -15,7 +15,11 @@
  *   7  min_p: a token stays with p >= min_p * max p
  *   8  one draw: u in [0, 1) picks by running sum, in falling order (ties by rising id) when there
  *      was a cut, by rising id when there was none
- * Arithmetic: float for whole-vocabulary sums, double for everything that is cut, touched or drawn.
+ * Falling order is that of the logits, ties by rising id.  Arithmetic: float for whole-vocabulary sums,
+ * double for everything that is cut, touched or drawn; exponentials are base/exp.h's, sums are made as
+ * engine/dist.h says.  What is cut is decided by the sums in falling order alone, so how the largest
+ * logits are searched does not matter: a device searches otherwise and gives the same bits
+ * (cuda_kernels/sample.h).  Logarithms are taken of results only.
  *
  * Everything is a function of one row: which thread does it, and what else is in the batch, does
  * not matter (DESIGN N5).

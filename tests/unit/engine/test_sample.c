@@ -294,6 +294,69 @@ Test(sample, vocabularies_that_do_not_fill_a_block)
     }
 }
 
+static int falls(const void *a, const void *b)
+{
+    const struct tr_cand *x = a;
+    const struct tr_cand *y = b;
+    return x->v != y->v ? (x->v < y->v ? 1 : -1) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* Steps 5 to 8 by their meaning: everything is sorted, and then looked at one after the other. */
+static uint32_t draw_plainly(double u)
+{
+    static struct tr_cand c[VOCAB];
+    static float maxima[VOCAB];
+    static double sums[VOCAB], w[VOCAB];
+    struct tr_dist d;
+    uint32_t n = VOCAB, kept = 0;
+    for (uint32_t i = 0; i < VOCAB; i++)
+        c[i] = (struct tr_cand){.v = (double)logits[i], .id = i};
+    qsort(c, VOCAB, sizeof(*c), falls);
+    struct tr_curve curve = {.ref = c[0].v, .scale = 1 / params.temperature};
+    tr_dist_scan(&d, logits, VOCAB, maxima, sums);
+    double total = tr_dist_sum(&d, d.max, (float)curve.scale);
+    for (uint32_t i = 0; i < VOCAB; i++)
+        w[i] = tr_curve_at(&curve, c[i].v);
+    if (params.top_k) {
+        struct tr_run all = {0};
+        for (n = 0; n < VOCAB && c[n].v >= c[params.top_k - 1].v; n++)
+            tr_run_add(&all, w[n]);
+        total = tr_run_sum(&all);
+    }
+    struct tr_run run = {0}, drawn = {0};
+    for (; kept < n && w[kept] > 0 && w[kept] >= params.min_p * w[0]; kept++) {
+        if (kept && params.top_p < 1 && tr_run_sum(&run) >= params.top_p * total)
+            break;
+        tr_run_add(&run, w[kept]);
+    }
+    for (uint32_t i = 0; i < kept; i++) {
+        tr_run_add(&drawn, w[i]);
+        if (tr_run_sum(&drawn) > u * tr_run_sum(&run))
+            return c[i].id;
+    }
+    return c[kept - 1].id;
+}
+
+Test(sample, how_the_largest_are_searched_does_not_matter)
+{
+    for (uint32_t round = 0; round < 3000; round++) {
+        double spread = round % 4 == 0 ? 0.5 : round % 4 == 1 ? 200 : 20;
+        for (uint32_t i = 0; i < VOCAB; i++)
+            logits[i] = (float)((double)(rand() % 100000) / 1e5 * spread);
+        if (round % 3 == 0)
+            for (uint32_t i = 0; i < VOCAB; i++)
+                logits[i] = roundf(logits[i]);
+        params = (struct tr_params){.temperature = 0.1 + rand() % 40 * 0.1,
+                                    .top_p = round % 5 ? (rand() % 1000 + 1) / 1000.0 : 1,
+                                    .min_p = round % 3 ? 0 : rand() % 100 / 1000.0,
+                                    .top_k = round % 7 ? 0 : 1 + rand() % (VOCAB - 1),
+                                    .repetition_penalty = 1,
+                                    .seed = round};
+        if (params.top_p < 1 || params.min_p > 0 || params.top_k > 0)
+            cr_assert_eq(draw(NULL), draw_plainly(tr_sample_draw(round, 0, 0)), "round %u", round);
+    }
+}
+
 /* Speculation samples behind tokens that are not in the ring yet. */
 Test(sample, drafts_count_as_if_they_were_in_the_output)
 {
