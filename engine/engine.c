@@ -42,10 +42,12 @@ static int warm_up(const struct tr_engine_config *c, struct tr_backend *b,
     struct tr_kv_table table = {.blocks = &block, .n_blocks = 1};
     struct tr_batch_row row = {.token = 0, .pos = 0, .seq = 0, .out = 0};
     struct tr_batch batch = {.rows = &row, .n_rows = 1, .seqs = &table, .n_seqs = 1, .n_out = 1};
-    float *logits = calloc(info->n_vocab, sizeof(float));
-    if (!logits)
+    float *logits = c->ops->pick ? NULL : calloc(info->n_vocab, sizeof(float));
+    if (!logits && !c->ops->pick)
         return -1;
     c->ops->forward(b, &batch, logits, tr_sched_beat, sc);
+    if (c->ops->pick)
+        c->ops->collect(b, NULL, 0, tr_sched_beat, sc);
     free(logits);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine/pick.h - what a backend that samples by itself is asked for, and what it answers (backend.h: pick,
- * collect).
+/* engine/pick.h - what is asked for of rows of logits, and what is answered: by the host, or by a backend
+ * that samples by itself (backend.h: pick, collect).
  *
  * Path: http > tokens > subq > engine > [step] > ring > detok > event > socket */
 #ifndef TR_ENGINE_PICK_H
@@ -23,5 +23,10 @@ struct tr_picked {
     uint32_t id;     /* or TR_NO_TOKEN */
     struct tr_lp lp; /* if it was wanted */
 };
+
+/* By the host, which sets the meaning: `logits` [n_vocab] are those of row p->out, and are changed; `row` names
+ * the scratch, as in tr_sample. */
+void tr_pick_by_host(struct tr_sampler *s, uint32_t row, float *logits, const struct tr_pick *p,
+                     struct tr_picked *out);
 
 #endif

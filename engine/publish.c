@@ -103,7 +103,7 @@ static bool publish(struct tr_sched *sc, const struct tr_job *j, uint32_t step)
     }
     /* The entry first: who sees the token finds its entry.  No room although there was some when
      * the plan was made: the reader's count is nonsense.  The row is made again once it is not. */
-    if (j->wants_lp && tr_lpring_push(sc->s, j->slot, &j->lp)) {
+    if (j->wants_lp && tr_lpring_push(sc->s, j->slot, j->lp)) {
         q->in_kv = j->pos;
         return false;
     }

@@ -125,6 +125,16 @@ uint32_t tr_sched_max_out(const struct tr_shm *s, const struct tr_sched_config *
     return s->config.max_seqs + TR_ECHO_ROWS + draft_rows(s, c);
 }
 
+static int take_sampler(struct tr_sched *sc)
+{
+    const struct tr_shm_config *c = &sc->s->config;
+    uint64_t bytes = 0;
+    sc->sampler = tr_sampler_new(sc->max_out, c->n_vocab, c->n_ctx, &bytes);
+    sc->logits = take(sc, (size_t)sc->max_out * c->n_vocab, sizeof(float));
+    sc->bytes += bytes;
+    return sc->sampler && sc->logits ? 0 : -ENOMEM;
+}
+
 static int take_ngrams(struct tr_sched *sc)
 {
     const struct tr_shm_config *c = &sc->s->config;
@@ -178,20 +188,19 @@ int tr_sched_bind(struct tr_sched *sc, const struct tr_backend_ops *ops, struct 
     tr_cost_init(&sc->cost, info->weight_bytes);
     sc->max_rows = tr_sched_max_rows(sc->s, &sc->cfg);
     sc->max_out = tr_sched_max_out(sc->s, &sc->cfg);
-    uint64_t sampler_bytes = 0;
     if (new_kv(sc, per_seq))
         return tr_errf(err, -ENOMEM, "out of memory for %u KV blocks", info->n_kv_blocks);
-    sc->sampler = tr_sampler_new(sc->max_out, c->n_vocab, c->n_ctx, &sampler_bytes);
-    sc->logits = take(sc, (size_t)sc->max_out * c->n_vocab, sizeof(float));
     sc->rows = take(sc, sc->max_rows, sizeof(*sc->rows));
     sc->tables = take(sc, c->max_seqs, sizeof(*sc->tables));
     sc->jobs = take(sc, sc->max_out, sizeof(*sc->jobs));
+    sc->picks = take(sc, sc->max_out, sizeof(*sc->picks));
+    sc->picked = take(sc, sc->max_out, sizeof(*sc->picked));
     uint64_t mask_bytes = 0;
     if (sc->constrain && tr_constrain_start(sc->constrain, &mask_bytes))
         return tr_errf(err, -ENOMEM, "no thread, or no memory for the masks of grammars");
-    sc->bytes += sampler_bytes + mask_bytes;
-    if (!sc->sampler || !sc->logits || !sc->rows || !sc->tables || !sc->jobs ||
-        (sc->cfg.speculate && take_ngrams(sc)))
+    sc->bytes += mask_bytes;
+    if (!sc->rows || !sc->tables || !sc->jobs || !sc->picks || !sc->picked ||
+        (!ops->pick && take_sampler(sc)) || (sc->cfg.speculate && take_ngrams(sc)))
         return tr_errf(err, -ENOMEM, "out of memory for a batch of %u rows", sc->max_rows);
     return 0;
 }
@@ -221,6 +230,8 @@ void tr_sched_free(struct tr_sched *sc)
     free(sc->rows);
     free(sc->tables);
     free(sc->jobs);
+    free(sc->picks);
+    free(sc->picked);
     tr_ngram_free(sc->ngram);
     free(sc->share);
     free(sc->guess);
@@ -384,12 +395,18 @@ void tr_sched_ring_bells(struct tr_sched *sc)
     sc->bells = 0;
 }
 
-bool tr_sched_turn(struct tr_sched *sc)
+void tr_sched_tend(struct tr_sched *sc)
 {
-    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
-    TR_ASSERT(sc->kv);
-    sc->progress = false;
-    sc->now = tr_now_ns();
+    tr_settle_bills(sc);
+    tr_settle_reap(sc);
+    tr_offer_keep(sc);
+    tell_queue(sc);
+    tr_sched_ring_bells(sc);
+}
+
+/* Everything that a launch waits for, so that what was said before it is obeyed before it. */
+static void hear(struct tr_sched *sc)
+{
     tr_sched_read_control(sc);
     tr_admit_all(sc);
     tr_hear_commands(sc);
@@ -399,6 +416,11 @@ bool tr_sched_turn(struct tr_sched *sc)
     if (sc->cut)
         tr_hear_cut(sc);
     forget_gone(sc);
+}
+
+/* The backend is done when its pass comes back: there is no better time for anything. */
+static void turn(struct tr_sched *sc)
+{
     tr_settle_reap(sc);
     tr_offer_keep(sc);
     sc->now = tr_now_ns();
@@ -408,6 +430,31 @@ bool tr_sched_turn(struct tr_sched *sc)
     tr_sched_ring_bells(sc); /* first: what follows passes while others wake up */
     tell_queue(sc);
     tr_sched_ring_bells(sc);
+}
+
+/* A device waits for the host between two steps: it gets the next one first, and tending is part of that
+ * (step.c). */
+static void turn_with_device(struct tr_sched *sc)
+{
+    sc->now = tr_now_ns();
+    bool stepped = tr_step(sc);
+    forget_gone(sc);
+    tr_sched_ring_bells(sc);
+    if (!stepped)
+        tr_sched_tend(sc);
+}
+
+bool tr_sched_turn(struct tr_sched *sc)
+{
+    TR_ASSERT_ROLE(TR_ROLE_ENGINE);
+    TR_ASSERT(sc->kv);
+    sc->progress = false;
+    sc->now = tr_now_ns();
+    hear(sc);
+    if (sc->ops->pick)
+        turn_with_device(sc);
+    else
+        turn(sc);
     return sc->progress;
 }
 

@@ -16,6 +16,10 @@
  *   settlement      records of requests whose choices have all ended (engine/settle.c)
  *   bells           every area concerned, once
  *
+ * With a backend that samples by itself (backend.h: pick), a device that would wait for its host between two
+ * steps, slots, settlement and places in the queue are looked after while it works, after the launch of the
+ * next pass; in a turn without a step, at its end.  Tokens and their bells come first as before.
+ *
  * Everything the scheduler knows beyond shared memory can be lost: tr_sched_new takes over whatever
  * a former engine left, and goes on with it (engine/recover.c).  A request that crashes engines is found
  * by trials of its own (engine/suspect.c).

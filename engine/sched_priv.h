@@ -8,6 +8,7 @@
 #include "engine/fair.h"
 #include "engine/kv.h"
 #include "engine/ngram.h"
+#include "engine/pick.h"
 #include "engine/plan.h"
 #include "engine/sample.h"
 #include "engine/sched.h"
@@ -28,9 +29,9 @@ struct tr_job {
         *drafts; /* of its sequence: n_before stand between its tokens and this row, and the */
     uint32_t n_before; /* next one is the token of the row behind it, if there is one (`is_more`) */
     bool is_more;
-    const uint32_t *mask; /* of what its grammar allows, or NULL */
-    bool late;            /* and it is not made yet: nothing is sampled */
-    struct tr_lp lp;
+    const uint32_t *mask;   /* of what its grammar allows, or NULL */
+    bool late;              /* and it is not made yet: nothing is sampled */
+    const struct tr_lp *lp; /* if wanted */
 };
 
 struct tr_sched {
@@ -94,12 +95,14 @@ struct tr_sched {
     struct tr_backend *backend;
     struct tr_backend_info info;
     struct tr_kv *kv;
-    struct tr_sampler *sampler;
+    struct tr_sampler *sampler; /* NULL, and no logits: the backend picks */
     float *logits;              /* [max_out, n_vocab] */
     struct tr_batch_row *rows;  /* [max_rows] */
     struct tr_kv_table *tables; /* [max_seqs] */
     struct tr_job *jobs;        /* [max_out] */
     uint32_t n_jobs;
+    struct tr_pick *picks;    /* [max_out] of those jobs that are not late */
+    struct tr_picked *picked; /* [max_out] */
     uint32_t draft_rows; /* drafts in a step; 0: no speculation, and the next three are not there */
     struct tr_ngram *ngram;
     struct tr_share *share; /* [max_seqs] */
@@ -150,6 +153,8 @@ static inline void tr_sched_tell(struct tr_sched *sc, const struct tr_seq *q)
 void tr_sched_read_control(struct tr_sched *sc);
 void tr_sched_drop_kv(struct tr_sched *sc, struct tr_seq *q);
 void tr_sched_ring_bells(struct tr_sched *sc);
+/* What no token and no launch waits for: records, releases, places, the queue, and bells of it all. */
+void tr_sched_tend(struct tr_sched *sc);
 
 /* ---- hear.c: what frontends say about admitted requests ---- */
 /* A command word, if it is about this generation. */
@@ -252,6 +257,8 @@ void tr_settle_count_last(struct tr_sched *sc);
 /* ---- suspect.c ---- */
 void tr_suspect_pass_begins(struct tr_sched *sc);
 void tr_suspect_pass_ends(struct tr_sched *sc);
+/* The same pass, after an end that was none: the host did something else. */
+void tr_suspect_pass_goes_on(struct tr_sched *sc);
 /* What its ring says. */
 void tr_suspect_remember(struct tr_sched *sc, struct tr_seq *q);
 /* The last engine's death, once, when all slots are found. */
@@ -272,6 +279,10 @@ void tr_recover(struct tr_sched *sc);
 bool tr_batch_echoes(const struct tr_sched *sc, const struct tr_seq *q);
 /* Rows as plan_do says, and the jobs of those that have logits; they count as computed from here on. */
 struct tr_batch tr_batch_make(struct tr_sched *sc);
+
+/* ---- pick.c ---- */
+/* A token, or the log-probability of one, for each job that is not late; the pass is then over. */
+void tr_pick_all(struct tr_sched *sc);
 
 /* ---- publish.c ---- */
 /* What the jobs of this step have come to, into the rings, and what follows from it; the step is counted. */

@@ -204,44 +204,31 @@ static void carry_out(struct tr_sched *sc, uint32_t evict)
     }
 }
 
-/* ---- sampling, on the backend's threads ---- */
+/* ---- the step ---- */
 
-static void sample_one(void *arg, uint32_t i)
+/* Rows whose masks are not made in the time that a step has for them; how many. */
+static uint32_t find_late(struct tr_sched *sc)
 {
-    struct tr_sched *sc = arg;
-    struct tr_job *j = &sc->jobs[i];
-    const struct tr_ring *r = tr_ring_at(sc->s, j->slot);
-    const struct tr_seq *q = &sc->seq[j->slot];
-    float *logits = sc->logits + (size_t)i * sc->info.n_vocab;
-    if (j->late)
-        return;
-    if (j->echo) {
-        tr_sample_logprob(sc->sampler, i, logits, j->id, r->params.n_top, &j->lp);
-        return;
-    }
-    struct tr_sample_in in = {.params = &r->params,
-                              .extra = r->extra_len ? &sc->extra[j->slot] : NULL,
-                              .ids = tr_ring_ids(sc->s, j->slot),
-                              .prompt_len = q->prompt_len,
-                              .n_out = q->n_out + j->n_before,
-                              .drafts = j->drafts,
-                              .n_drafts = j->n_before,
-                              .eog = sc->cfg.eog,
-                              .n_eog = sc->cfg.n_eog,
-                              .mask = j->mask};
-    j->id = tr_sample(sc->sampler, i, logits, &in, j->wants_lp ? &j->lp : NULL);
-}
-
-/* Rows whose masks are not made in the time that a step has for them. */
-static void find_late(struct tr_sched *sc)
-{
-    uint64_t n = 0;
+    uint32_t n = 0;
     for (uint32_t i = 0; sc->constrain && i < sc->n_jobs; i++) {
         struct tr_job *j = &sc->jobs[i];
         j->late = j->mask && !tr_constrain_is_made(sc->constrain, j->slot);
         n += j->late;
     }
-    tr_stat_add(sc->stat, TR_STAT_MASKS_LATE, n);
+    return n;
+}
+
+/* Masks have the whole of the pass: where it may still be under way, it is waited for before one is called
+ * late. */
+static void join_masks(struct tr_sched *sc)
+{
+    tr_constrain_join(sc->constrain, TR_CONSTRAIN_STEP_WORK, tr_sched_beat, sc);
+    uint32_t late = find_late(sc);
+    if (late && sc->ops->pick) {
+        sc->ops->collect(sc->backend, NULL, 0, tr_sched_beat, sc);
+        late = find_late(sc);
+    }
+    tr_stat_add(sc->stat, TR_STAT_MASKS_LATE, late);
 }
 
 /* Inside the pass, as far as tests can get: a point for each sequence that is in it. */
@@ -267,6 +254,36 @@ static void count_step(struct tr_sched *sc, const struct tr_cost_work *w, uint64
     tr_cost_learn(&sc->cost, w, took);
 }
 
+/* A device has the pass, if there is one: what no token waits for is done meanwhile.  A death in it is no
+ * evidence against those in the pass. */
+static void use_the_time(struct tr_sched *sc)
+{
+    if (!sc->ops->pick)
+        return;
+    tr_suspect_pass_ends(sc);
+    tr_sched_tend(sc);
+    tr_suspect_pass_goes_on(sc);
+}
+
+/* From the batch to what its jobs have come to.  With a device the pass and the picks are one time. */
+static void run_pass(struct tr_sched *sc, const struct tr_batch *batch)
+{
+    uint64_t began = tr_now_ns();
+    tr_constrain_begin(sc->constrain);
+    sc->ops->forward(sc->backend, batch, sc->logits, tr_sched_beat, sc);
+    use_the_time(sc);
+    TR_FAULT(ENGINE_PASS_END);
+    uint64_t sample = tr_now_ns();
+    join_masks(sc);
+    tr_pick_all(sc);
+    uint64_t ended = tr_now_ns();
+    if (sc->ops->pick)
+        sample = ended;
+    else
+        tr_hist_add(sc->stat, TR_HIST_STEP_SAMPLE, ended - sample);
+    tr_hist_add(sc->stat, TR_HIST_STEP_FORWARD, sample - began);
+}
+
 bool tr_step(struct tr_sched *sc)
 {
     uint64_t began = sc->now;
@@ -288,18 +305,8 @@ bool tr_step(struct tr_sched *sc)
     TR_FAULT(ENGINE_PASS_BEGIN);
     tr_suspect_pass_begins(sc);
     reach_sequences(sc);
-    uint64_t forward = tr_now_ns();
-    tr_constrain_begin(sc->constrain);
-    sc->ops->forward(sc->backend, &batch, sc->logits, tr_sched_beat, sc);
-    TR_FAULT(ENGINE_PASS_END);
-    uint64_t sample = tr_now_ns();
-    tr_constrain_join(sc->constrain, TR_CONSTRAIN_STEP_WORK, tr_sched_beat, sc);
-    find_late(sc);
-    if (sc->n_jobs)
-        sc->ops->parallel(sc->backend, sc->n_jobs, sample_one, sc);
+    run_pass(sc, &batch);
     tr_suspect_pass_ends(sc);
-    tr_hist_add(sc->stat, TR_HIST_STEP_FORWARD, sample - forward);
-    tr_hist_add(sc->stat, TR_HIST_STEP_SAMPLE, tr_now_ns() - sample);
     TR_FAULT(ENGINE_STEP_SAMPLED);
     tr_publish_all(sc);
     tr_stat_add(sc->stat, TR_STAT_ROWS, rows);

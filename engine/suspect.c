@@ -35,6 +35,12 @@ void tr_suspect_pass_begins(struct tr_sched *sc)
     atomic_store_explicit(&rings->in_pass, sc->my_epoch, memory_order_release);
 }
 
+void tr_suspect_pass_goes_on(struct tr_sched *sc)
+{
+    /* Relaxed: who is in it was named before. */
+    atomic_store_explicit(&sc->s->rings->in_pass, sc->my_epoch, memory_order_relaxed);
+}
+
 void tr_suspect_pass_ends(struct tr_sched *sc)
 {
     /* Relaxed: what a crash finds done is what was done before it in this process. */

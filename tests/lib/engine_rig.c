@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/sim_vocab.h"
+#include "enginerig/late_backend.h"
 #include "shm/bell.h"
 #include "shm/lpring.h"
 
@@ -36,6 +37,10 @@ static void set_defaults(struct tr_engine_rig_config *c)
     m->window = or_default(m->window, 512);
     if (!c->ops)
         c->ops = &tr_backend_sim;
+    if (getenv("TOKENRING_TEST_LATE") && c->ops != &tr_backend_late) {
+        tr_late.over = c->ops;
+        c->ops = &tr_backend_late;
+    }
     if (c->sched.n_eog == 0) {
         c->sched.eog[0] = TR_SIM_EOS;
         c->sched.eog[1] = TR_SIM_IM_END;

@@ -2,6 +2,7 @@
 /* tests/lib/engine_rig.h - a scheduler in one process with the test: all regions mapped, the test
  * plays supervisor, frontends and ledger by hand and turns the scheduler turn by turn.
  *
+ * With TOKENRING_TEST_LATE in the environment every backend works as a device does (late_backend.h).
  * Any failure of the rig itself ends the program with a sentence. */
 #ifndef TR_TESTS_ENGINE_RIG_H
 #define TR_TESTS_ENGINE_RIG_H

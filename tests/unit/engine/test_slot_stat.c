@@ -55,6 +55,7 @@ Test(slot_stat, every_turn_of_a_life_shows)
     cr_assert_eq(atomic_load(&r.s.slots->slot[q.slot].area), 1);
     cr_assert_eq(tr_rig_stat(&r, TR_STAT_PUBLISHED), 16, "counted before the record is made");
     cr_assert_eq(tr_rig_stat(&r, TR_STAT_ROWS), 3 + 15);
+    tr_rig_turn(&r);
     cr_assert_eq(tr_rig_stat(&r, TR_STAT_SLOTS_ENDED), 1);
     tr_rig_release(&r, &q);
     tr_rig_run(&r, NULL, 0);

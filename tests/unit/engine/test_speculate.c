@@ -220,7 +220,7 @@ static void must_be_equal(const char *what)
 }
 
 /* All at once, readers come and go, and nobody is ever further than his window. */
-static void together(uint32_t window, bool crash)
+static void together(bool cpu, uint32_t window, bool crash)
 {
     struct tr_rig_req q[N];
     uint32_t n = 0;
@@ -228,7 +228,7 @@ static void together(uint32_t window, bool crash)
     for (uint32_t turn = 0;; turn++) {
         cr_assert_lt(turn, 100000);
         for (uint32_t k = (uint32_t)rand() % 3; k && n < N; k--, n++) {
-            struct tr_rig_ask a = ask(n, r.c.ops == &tr_backend_cpu);
+            struct tr_rig_ask a = ask(n, cpu);
             q[n] = tr_rig_submit(&r, &a);
         }
         if (crash && turn % 61 == 7)
@@ -262,7 +262,7 @@ static void equal_in_all_runs(bool cpu, bool crash, uint32_t least)
         snprintf(what, sizeof(what), "run %zu", i);
         srand((unsigned)i);
         open_rig(true, cpu, runs[i].window, runs[i].max_seqs, runs[i].chunk, runs[i].kv);
-        together(runs[i].window, crash);
+        together(cpu, runs[i].window, crash);
         must_be_equal(what);
         drafted += tr_rig_stat(&r, TR_STAT_DRAFTED);
         accepted += tr_rig_stat(&r, TR_STAT_ACCEPTED);
