@@ -28,7 +28,8 @@ extern "C" {
 enum { TR_CUDA_ROWS = 256 }; /* rows of the largest recorded pass */
 
 struct tr_cuda_config {
-    bool exact; /* the bits of TR_CPU_GENERIC in all operations (--deterministic) */
+    bool exact;         /* the bits of TR_CPU_GENERIC in all operations (--deterministic) */
+    uint32_t n_threads; /* of the host, the caller's included: they pack weights */
     /* Called while weights go to the device, for every few megabytes.  NULL: nobody watches. */
     void (*beat)(void *);
     void *beat_arg;
@@ -48,6 +49,14 @@ extern const struct tr_ops tr_ops_cuda;
 struct tr_dev *tr_cuda_open(const struct tr_cuda_config *c, struct tr_errbuf *err);
 
 void tr_cuda_facts(const struct tr_dev *dev, struct tr_cuda_facts *f);
+
+/* Scratch that operations share, by the largest pass there may be.  _bytes: how much that is. */
+struct tr_cuda_shape {
+    uint32_t n_ctx, max_rows, n_head, n_head_kv, head_dim;
+};
+uint64_t tr_cuda_room_bytes(const struct tr_dev *dev, const struct tr_cuda_shape *s);
+/* 0, or -ENOMEM and a sentence. */
+int tr_cuda_take_room(struct tr_dev *dev, const struct tr_cuda_shape *s, struct tr_errbuf *err);
 
 /* Between these, passes that have no recording yet are recorded and not made (ops.h, replay).  _end:
  * 0, or -errno and a sentence. */

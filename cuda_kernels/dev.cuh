@@ -20,6 +20,8 @@ struct tr_dev {
     int n_sm;                   /* streaming multiprocessors */
     bool exact;                 /* --deterministic: the bits of TR_CPU_GENERIC in all operations */
     struct tr_threads *threads; /* of the host (cpu_kernels/threads.h); NULL: the caller alone */
+    void *attend_room; /* tr_cuda_attention_room bytes or more, zero at first: all calls share it */
+    size_t attend_room_len;
 
     /* open.cu */
     char name[64];
@@ -36,6 +38,9 @@ struct tr_dev {
 };
 
 extern "C" {
+
+size_t tr_cuda_attention_room(int n_sm, uint32_t n_ctx, uint32_t max_rows, uint32_t n_head,
+                              uint32_t n_head_kv, uint32_t head_dim);
 
 /* open.cu: keeps the first error; success and cudaErrorNotReady are none. */
 void tr_cuda_note(struct tr_dev *dev, cudaError_t e, const char *what);

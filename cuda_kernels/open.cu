@@ -3,6 +3,10 @@
 #include "cuda_kernels/dev.cuh"
 #include "cuda_kernels/cuda.h"
 
+extern "C" {
+#include "cpu_kernels/threads.h"
+}
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +78,28 @@ struct tr_dev *tr_cuda_open(const struct tr_cuda_config *c, struct tr_errbuf *er
         free(dev);
         return NULL;
     }
+    dev->threads = tr_threads_start(c->n_threads, err);
+    if (!dev->threads) {
+        tr_cuda_close(dev);
+        return NULL;
+    }
     return dev;
+}
+
+uint64_t tr_cuda_room_bytes(const struct tr_dev *dev, const struct tr_cuda_shape *s)
+{
+    return tr_cuda_attention_room(dev->n_sm, s->n_ctx, s->max_rows, s->n_head, s->n_head_kv,
+                                  s->head_dim);
+}
+
+int tr_cuda_take_room(struct tr_dev *dev, const struct tr_cuda_shape *s, struct tr_errbuf *err)
+{
+    dev->attend_room_len = tr_cuda_room_bytes(dev, s);
+    dev->attend_room = tr_cuda_take(dev, dev->attend_room_len, false);
+    if (!dev->attend_room)
+        return tr_errf(err, -ENOMEM, "the GPU has no memory left for %zu bytes of attention's",
+                       dev->attend_room_len);
+    return 0;
 }
 
 void tr_cuda_facts(const struct tr_dev *dev, struct tr_cuda_facts *f)
@@ -95,7 +120,9 @@ void tr_cuda_close(struct tr_dev *dev)
     if (!dev)
         return;
     tr_cuda_forget_passes(dev);
+    tr_cuda_give(dev, dev->attend_room, dev->attend_room_len);
     (void)cudaStreamDestroy(dev->stream);
+    tr_threads_stop(dev->threads);
     free(dev);
 }
 

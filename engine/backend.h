@@ -120,8 +120,6 @@ struct tr_backend_ops {
 
 extern const struct tr_backend_ops tr_backend_cpu;
 extern const struct tr_backend_ops tr_backend_sim;
-#ifdef TR_CUDA
-extern const struct tr_backend_ops tr_backend_cuda;
-#endif
+extern const struct tr_backend_ops tr_backend_cuda; /* without CUDA it opens nothing and says so */
 
 #endif

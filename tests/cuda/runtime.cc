@@ -15,6 +15,7 @@ static tr_cuda::machine *const gpu = tr_cuda::here();
 static struct tr_dev *open_it(struct tr_errbuf *err)
 {
     struct tr_cuda_config c = {};
+    c.n_threads = 1;
     *err = {};
     return tr_cuda_open(&c, err);
 }
@@ -82,6 +83,7 @@ static void memory()
     struct tr_errbuf err;
     struct tr_cuda_config c = {};
     enum { WEIGHTS = 100 << 20 };
+    c.n_threads = 1;
     c.beat = beat;
     gpu->memory = 256 << 20;
     gpu->guard = gpu->lazy = 1;
