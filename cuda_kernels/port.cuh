@@ -23,6 +23,10 @@
 #define TR_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 
+/* Before a loop: all of it at once (what it indexes may be in registers), or not. */
+#define TR_UNROLL _Pragma("unroll")
+#define TR_ROLLED _Pragma("unroll 1")
+
 __device__ __forceinline__ float tr_from_half(uint16_t h)
 {
     return __half2float(__ushort_as_half(h));
@@ -48,6 +52,12 @@ __device__ __forceinline__ void tr_copy16(void *shared, const void *global)
     unsigned to = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global));
 }
+/* The same with 4 bytes, both aligned to 4. */
+__device__ __forceinline__ void tr_copy4(void *shared, const void *global)
+{
+    unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(global));
+}
 __device__ __forceinline__ void tr_copy_commit()
 {
     asm volatile("cp.async.commit_group;");
@@ -57,23 +67,59 @@ template <int N> __device__ __forceinline__ void tr_copy_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N));
 }
 
-/* d[4] = a * b + c of int8: a [16, 32] by rows in four registers of four, b [32, 8] by columns in two, c and
- * d [16, 8].  PTX ISA, mma.m16n8k32, fragments: lane l holds of a the rows l / 4 and l / 4 + 8, of b the column
- * l / 4, of d the columns 2 (l % 4) and the next. */
+/* Four matrices of 8 rows of 16 bytes from shared memory: lane l says where row l % 8 of matrix l / 8 is,
+ * and gets of each matrix the word l % 4 of row l / 4. */
+__device__ __forceinline__ void tr_ldmatrix4(uint32_t r[4], const void *row)
+{
+    unsigned from = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(from)
+                 : "memory");
+}
+/* The same with two matrices; the lanes from 16 on say nothing. */
+__device__ __forceinline__ void tr_ldmatrix2(uint32_t r[2], const void *row)
+{
+    unsigned from = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(from)
+                 : "memory");
+}
+
+/* d = a * b + d of int8: a [16, 32] by rows in four registers of four, b [32, 8] by columns in two, d [16, 8].
+ * PTX ISA, mma.m16n8k32, fragments: lane l holds of a the rows l / 4 and l / 4 + 8, of b the column l / 4, of
+ * d the columns 2 (l % 4) and the next. */
 __device__ __forceinline__ void tr_mma_s8(int d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-                 "{%8,%9}, {%0,%1,%2,%3};"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 /* The same with half as deep a product: a in two registers, b in one. */
 __device__ __forceinline__ void tr_mma_s8_16(int d[4], const uint32_t a[2], uint32_t b)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-                 "{%0,%1,%2,%3};"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(b));
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+/* d = a * b + d of halves (or bfloat16), summed in float in an order that is the device's: a [16, 16] by rows
+ * in four registers of two, b [16, 8] by columns in two, d [16, 8]; lanes as above. */
+__device__ __forceinline__ void tr_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+__device__ __forceinline__ void tr_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 #else
@@ -92,6 +138,9 @@ uint16_t tr_f32_to_f16(float f);
 #define TR_SHARED_GIVEN(name) unsigned char *name = (unsigned char *)tr_cuda::b->dynamic.data()
 #define TR_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
     tr_cuda::enqueue((stream), (kernel), (grid), (block), (shared_bytes), __VA_ARGS__)
+
+#define TR_UNROLL
+#define TR_ROLLED
 
 inline float tr_from_half(uint16_t h)
 {
@@ -119,6 +168,10 @@ inline void tr_copy16(void *shared, const void *global)
 {
     tr_cuda::copy_begin(shared, global, 16);
 }
+inline void tr_copy4(void *shared, const void *global)
+{
+    tr_cuda::copy_begin(shared, global, 4);
+}
 inline void tr_copy_commit()
 {
     tr_cuda::copy_commit();
@@ -130,6 +183,23 @@ template <int N> inline void tr_copy_wait()
 
 namespace tr_cuda
 {
+struct ldmatrix_arg {
+    uint32_t *r;
+    const void *row;
+};
+template <int N> void do_ldmatrix(void *const arg[WARP], uint32_t)
+{
+    for (unsigned l = 0; l < WARP; l++)
+        for (unsigned m = 0; m < N; m++) {
+            const char *row = (const char *)((const ldmatrix_arg *)arg[8 * m + l / 4])->row;
+            if ((uintptr_t)row % 16) {
+                fprintf(stderr, "cuda_on_cpu: ldmatrix of a row at %p\n", (const void *)row);
+                abort();
+            }
+            memcpy(&((const ldmatrix_arg *)arg[l])->r[m], row + 4 * (l % 4), 4);
+        }
+}
+
 struct mma_arg {
     int *d;
     const uint32_t *a, *b;
@@ -137,26 +207,75 @@ struct mma_arg {
 /* K is 32 or 16: registers of a hold, by fours of k, [row half][k half] in the order of PTX. */
 template <int K> void do_mma(void *const arg[WARP], uint32_t)
 {
-    int8_t a[16][K], b[K][8];
+    int8_t a[16][K], b[8][K];
     for (unsigned l = 0; l < WARP; l++) {
         const mma_arg *m = (const mma_arg *)arg[l];
         for (unsigned r = 0; r < K / 8; r++)
-            for (unsigned i = 0; i < 4; i++)
-                a[l / 4 + 8 * (r % 2)][16 * (r / 2) + 4 * (l % 4) + i] = (int8_t)(m->a[r] >> 8 * i);
+            memcpy(&a[l / 4 + 8 * (r % 2)][16 * (r / 2) + 4 * (l % 4)], &m->a[r], 4);
         for (unsigned r = 0; r < K / 16; r++)
-            for (unsigned i = 0; i < 4; i++)
-                b[16 * r + 4 * (l % 4) + i][l / 4] = (int8_t)(m->b[r] >> 8 * i);
+            memcpy(&b[l / 4][16 * r + 4 * (l % 4)], &m->b[r], 4);
     }
     for (unsigned l = 0; l < WARP; l++) {
         const mma_arg *m = (const mma_arg *)arg[l];
         for (unsigned i = 0; i < 4; i++) {
-            unsigned row = l / 4 + 8 * (i / 2), col = 2 * (l % 4) + i % 2;
+            const int8_t *row = a[l / 4 + 8 * (i / 2)], *col = b[2 * (l % 4) + i % 2];
+            int sum = m->d[i];
             for (unsigned k = 0; k < K; k++)
-                m->d[i] += a[row][k] * b[k][col];
+                sum += row[k] * col[k];
+            m->d[i] = sum;
+        }
+    }
+}
+
+struct mma_float_arg {
+    float *d;
+    const uint32_t *a, *b;
+};
+inline float float_of_f16(uint16_t h)
+{
+    return tr_from_half(h);
+}
+inline float float_of_bf16(uint16_t h)
+{
+    return tr_float_of((uint32_t)h << 16);
+}
+/* Registers of a hold, by twos of k, [row half][k half] in the order of PTX. */
+template <float (*F)(uint16_t)> void do_mma_float(void *const arg[WARP], uint32_t)
+{
+    float a[16][16], b[8][16];
+    for (unsigned l = 0; l < WARP; l++) {
+        const mma_float_arg *m = (const mma_float_arg *)arg[l];
+        for (unsigned r = 0; r < 4; r++)
+            for (unsigned i = 0; i < 2; i++)
+                a[l / 4 + 8 * (r % 2)][8 * (r / 2) + 2 * (l % 4) + i] =
+                    F((uint16_t)(m->a[r] >> 16 * i));
+        for (unsigned r = 0; r < 2; r++)
+            for (unsigned i = 0; i < 2; i++)
+                b[l / 4][8 * r + 2 * (l % 4) + i] = F((uint16_t)(m->b[r] >> 16 * i));
+    }
+    for (unsigned l = 0; l < WARP; l++) {
+        const mma_float_arg *m = (const mma_float_arg *)arg[l];
+        for (unsigned i = 0; i < 4; i++) {
+            const float *row = a[l / 4 + 8 * (i / 2)], *col = b[2 * (l % 4) + i % 2];
+            float sum = 0;
+            for (unsigned k = 0; k < 16; k++)
+                sum += row[k] * col[k];
+            m->d[i] += sum;
         }
     }
 }
 } // namespace tr_cuda
+
+inline void tr_ldmatrix4(uint32_t r[4], const void *row)
+{
+    tr_cuda::ldmatrix_arg a = {r, row};
+    tr_cuda::meet("ldmatrix.x4", ~0u, &a, tr_cuda::do_ldmatrix<4>);
+}
+inline void tr_ldmatrix2(uint32_t r[2], const void *row)
+{
+    tr_cuda::ldmatrix_arg a = {r, row};
+    tr_cuda::meet("ldmatrix.x2", ~0u, &a, tr_cuda::do_ldmatrix<2>);
+}
 inline void tr_mma_s8(int d[4], const uint32_t a[4], const uint32_t b[2])
 {
     tr_cuda::mma_arg m = {d, a, b};
@@ -166,6 +285,16 @@ inline void tr_mma_s8_16(int d[4], const uint32_t a[2], uint32_t b)
 {
     tr_cuda::mma_arg m = {d, a, &b};
     tr_cuda::meet("mma.m16n8k16", ~0u, &m, tr_cuda::do_mma<16>);
+}
+inline void tr_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    tr_cuda::mma_float_arg m = {d, a, b};
+    tr_cuda::meet("mma.m16n8k16.f16", ~0u, &m, tr_cuda::do_mma_float<tr_cuda::float_of_f16>);
+}
+inline void tr_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    tr_cuda::mma_float_arg m = {d, a, b};
+    tr_cuda::meet("mma.m16n8k16.bf16", ~0u, &m, tr_cuda::do_mma_float<tr_cuda::float_of_bf16>);
 }
 
 #endif

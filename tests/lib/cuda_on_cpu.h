@@ -453,6 +453,10 @@ inline void do_nothing(void *const[WARP], uint32_t)
 
 inline void copy_begin(void *to, const void *from, unsigned bytes)
 {
+    if ((uintptr_t)to % bytes || (uintptr_t)from % bytes) {
+        fprintf(stderr, "cuda_on_cpu: a copy of %u bytes from %p to %p\n", bytes, from, to);
+        abort();
+    }
     auto &c = b->f[b->now].copies;
     if (c.empty())
         c.emplace_back();
