@@ -101,9 +101,10 @@ static void loop(struct tr_shm *s, struct tr_sched *sc, const struct tr_engine_c
 }
 
 /* From here on no file is opened: the model is mapped, its libraries are loaded. */
-static int confine(struct tr_errbuf *err)
+static int confine(const struct tr_engine_config *c, struct tr_errbuf *err)
 {
-    int ret = tr_sandbox_enter(TR_SANDBOX_ENGINE, err);
+    bool gpu = c->ops == &tr_backend_cuda;
+    int ret = tr_sandbox_enter(gpu ? TR_SANDBOX_ENGINE_GPU : TR_SANDBOX_ENGINE, err);
     if (ret > 0)
         tr_log(TR_LOG_WARN, "%s", err->msg);
     return ret < 0 ? ret : 0;
@@ -147,8 +148,13 @@ int tr_engine_main(struct tr_shm *s, const struct tr_engine_config *c)
         tr_errf(&err, -1, "out of memory");
         goto out;
     }
-    if (confine(&err))
+    if (confine(c, &err))
         goto out;
+    /* What a driver does in a pass it can do in the sandbox, too, or it shows now. */
+    if (c->ops == &tr_backend_cuda && warm_up(c, backend, &info, sc)) {
+        tr_errf(&err, -1, "out of memory");
+        goto out;
+    }
     say_found(sc);
     say_ready(&info, sc);
     say_speculation(s, c);

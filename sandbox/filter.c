@@ -27,7 +27,8 @@
 
 enum {
     F = 1u << TR_SANDBOX_FRONTEND,
-    E = 1u << TR_SANDBOX_ENGINE,
+    G = 1u << TR_SANDBOX_ENGINE_GPU,
+    E = 1u << TR_SANDBOX_ENGINE | G,
     N = 1u << TR_SANDBOX_LEDGER_NET,
     L = 1u << TR_SANDBOX_LEDGER | N
 };
@@ -47,6 +48,11 @@ struct row {
 #define IS(i, value)                                                                               \
     {                                                                                              \
         (i), SCMP_CMP_MASKED_EQ, 0xffffffffu, (uint32_t)(value)                                    \
+    }
+/* Of these bits of an int, this value. */
+#define AMONG(i, bits, value)                                                                      \
+    {                                                                                              \
+        (i), SCMP_CMP_MASKED_EQ, (bits), (value)                                                   \
     }
 #define HAS(i, bits)                                                                               \
     {                                                                                              \

@@ -118,7 +118,7 @@ static int enter(enum tr_sandbox who, const char *const *folders, int n, const c
     int ret = give_up(who, step);
     if (ret)
         return ret;
-    if (who != TR_SANDBOX_ENGINE) {
+    if (who != TR_SANDBOX_ENGINE && who != TR_SANDBOX_ENGINE_GPU) {
         *step = "Landlock";
         ret = restrict_files(folders, n, who == TR_SANDBOX_LEDGER_NET, missing);
         if (ret)

@@ -8,6 +8,8 @@
  *              bind or connect, no signal and no abstract socket out of its domain; seccomp: the calls
  *              of calls.def, no executable memory, no process, no new socket
  *   engine     no capabilities (tr_sandbox_prepare); seccomp: memory, threads, its doorbells, log
+ *   engine on a GPU: the same, and the ioctl numbers of NVIDIA's driver, on descriptors that its library
+ *              has open by then (not tried on a device)
  *   ledger     no capabilities; Landlock: files in its spool and beside its database, and nothing else;
  *              seccomp: the same as the engine, and files
  *   ledger that writes to a server, or exports traces: the same, but Landlock lets it read every file
@@ -30,8 +32,9 @@
 enum tr_sandbox {
     TR_SANDBOX_FRONTEND,
     TR_SANDBOX_ENGINE,
-    TR_SANDBOX_LEDGER,    /* its database is a file */
-    TR_SANDBOX_LEDGER_NET /* ... is behind a socket, or a collector of traces is */
+    TR_SANDBOX_ENGINE_GPU, /* --backend cuda */
+    TR_SANDBOX_LEDGER,     /* its database is a file */
+    TR_SANDBOX_LEDGER_NET  /* ... is behind a socket, or a collector of traces is */
 };
 
 /* For a process that must start threads before it can enter: capabilities belong to threads, so they

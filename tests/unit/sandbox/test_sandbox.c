@@ -796,6 +796,33 @@ Test(sandbox, a_ledger_with_a_server_reads_files_and_writes_its_own)
     rmdir(other);
 }
 
+/* The file is no device: the kernel says so where the filter lets the number pass. */
+static int driver_is_asked(const void *arg)
+{
+    (void)arg;
+    const unsigned long numbers[] = {_IOWR('F', 0x2a, char[32]), _IOWR('F', 200, char[8]), 33, 75};
+    for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (ioctl(file, numbers[i], page) != -1 || (errno != ENOTTY && errno != EINVAL))
+            return 1;
+    return threads_and_memory(NULL);
+}
+
+Test(sandbox, an_engine_on_a_gpu_reaches_the_driver_and_no_other_device, .init = prepare)
+{
+    const struct try t[] = {
+        {"a terminal's input", SYS_ioctl, {0, TIOCSTI, (long)page}},
+        {"bytes to read", SYS_ioctl, {sock, FIONREAD, (long)page}},
+        {"another driver", SYS_ioctl, {file, _IOWR('d', 2, char[32]), (long)page}},
+    };
+    const struct try driver[] = {
+        {"the driver", SYS_ioctl, {file, _IOWR('F', 0x2a, char[32]), (long)page}}};
+    ENDS(TR_SANDBOX_ENGINE_GPU, driver_is_asked, NULL, "an engine on a GPU");
+    if (!filtered())
+        return;
+    ALL_KILL(TR_SANDBOX_ENGINE_GPU, t);
+    ALL_KILL(TR_SANDBOX_ENGINE, driver);
+}
+
 Test(sandbox, the_engine_has_neither_sockets_nor_files, .init = prepare)
 {
     const struct try t[] = {
@@ -809,8 +836,10 @@ Test(sandbox, the_engine_has_neither_sockets_nor_files, .init = prepare)
         {"ptrace", SYS_ptrace, {PTRACE_ATTACH, parent, 0, 0}},
         {"executable memory", SYS_mprotect, {(long)page, 4096, PROT_READ | PROT_EXEC}},
     };
-    if (filtered())
-        ALL_KILL(TR_SANDBOX_ENGINE, t);
+    if (!filtered())
+        return;
+    ALL_KILL(TR_SANDBOX_ENGINE, t);
+    ALL_KILL(TR_SANDBOX_ENGINE_GPU, t);
 }
 
 #if defined(__SANITIZE_ADDRESS__)
