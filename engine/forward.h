@@ -54,7 +54,7 @@ void tr_forward_record(struct tr_forward *f);
 
 /* Where the last pass leaves what is sampled from, on a device that is apart. */
 struct tr_forward_out {
-    const float *logits;           /* [n_out, n_vocab] */
+    float *logits;                 /* [n_out, n_vocab] */
     const struct tr_place *places; /* [n_out] of the rows with logits */
     const struct tr_kv *kv;
 };
