@@ -92,6 +92,8 @@ struct tr_backend;
 
 struct tr_backend_ops {
     const char *name;
+    /* What info.deterministic will say: clients are told before anything is open.  NULL: always true. */
+    bool (*deterministic)(const struct tr_backend_config *c);
     /* Loads the model and takes all memory it will ever need.  NULL and a sentence on failure. */
     struct tr_backend *(*open)(const struct tr_backend_config *c, struct tr_backend_info *info,
                                struct tr_errbuf *err);
@@ -120,6 +122,14 @@ struct tr_backend_ops {
 
 extern const struct tr_backend_ops tr_backend_cpu;
 extern const struct tr_backend_ops tr_backend_sim;
-extern const struct tr_backend_ops tr_backend_cuda; /* without CUDA it opens nothing and says so */
+/* In a build without CUDA there is no `forward`, and `open` says so whatever it is given. */
+extern const struct tr_backend_ops tr_backend_cuda;
+
+/* Whether P10 will hold, as info.deterministic says when it is open. */
+static inline bool tr_backend_keeps(const struct tr_backend_ops *ops,
+                                    const struct tr_backend_config *c)
+{
+    return !ops->deterministic || ops->deterministic(c);
+}
 
 #endif

@@ -30,14 +30,19 @@ static uint64_t memory_bytes(void)
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
+static bool cpu_deterministic(const struct tr_backend_config *c)
+{
+    return c->math != TR_MATH_BLAS;
+}
+
 static void describe(const struct tr_backend *b, const struct tr_backend_config *c,
                      const struct tr_forward_config *fc, struct tr_backend_info *info)
 {
     char how[64];
     snprintf(how, sizeof(how), "cpu %s %s, %" PRIu32 " threads", math_names[c->math],
              tr_cpu_level_name(tr_cpu_level_find(TR_CPU_AVX512)), c->n_threads);
-    tr_plan_describe(b->model, fc, tr_forward_scratch_bytes(b->forward), how,
-                     c->math != TR_MATH_BLAS, info);
+    tr_plan_describe(b->model, fc, tr_forward_scratch_bytes(b->forward), how, cpu_deterministic(c),
+                     info);
 }
 
 static void cpu_close(struct tr_backend *b)
@@ -108,6 +113,7 @@ static bool cpu_errand(struct tr_backend *b, void (*fn)(void *, uint64_t), void 
 
 const struct tr_backend_ops tr_backend_cpu = {
     .name = "cpu",
+    .deterministic = cpu_deterministic,
     .open = cpu_open,
     .forward = cpu_forward,
     .parallel = cpu_parallel,

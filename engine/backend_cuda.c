@@ -60,10 +60,8 @@ static struct tr_cuda_shape shape_of(const struct tr_model *m, const struct tr_f
 static struct tr_pick_cuda_config picks_of(const struct tr_model *m,
                                            const struct tr_forward_config *fc)
 {
-    return (struct tr_pick_cuda_config){.n_vocab = m->hp.n_vocab,
-                                        .n_ctx = fc->n_ctx,
-                                        .max_out = fc->max_out,
-                                        .n_eog = TR_MAX_EOG};
+    return (struct tr_pick_cuda_config){
+        .n_vocab = m->hp.n_vocab, .n_ctx = fc->n_ctx, .max_out = fc->max_out, .n_eog = TR_MAX_EOG};
 }
 
 /* Memory of the device that passes and picks work in. */
@@ -129,6 +127,12 @@ static int weights_fit(const struct tr_backend *b, const struct tr_gguf *g, cons
 
 /* ---- open and close ---- */
 
+/* Exact kernels are taken by whoever insists (cuda_kernels/cuda.h). */
+static bool cuda_deterministic(const struct tr_backend_config *c)
+{
+    return c->deterministic;
+}
+
 static void describe(const struct tr_backend *b, const struct tr_backend_config *c,
                      const struct tr_forward_config *fc, struct tr_backend_info *info)
 {
@@ -137,7 +141,7 @@ static void describe(const struct tr_backend *b, const struct tr_backend_config 
     tr_cuda_facts(b->dev, &f);
     snprintf(how, sizeof(how), "cuda %.32s, %d SMs, %" PRIu64 " MB of %" PRIu64 " free", f.name,
              f.n_sm, f.free / MB, f.memory / MB);
-    tr_plan_describe(b->model, fc, scratch_bytes(b, fc), how, c->deterministic, info);
+    tr_plan_describe(b->model, fc, scratch_bytes(b, fc), how, cuda_deterministic(c), info);
 }
 
 static void cuda_close(struct tr_backend *b)
@@ -278,6 +282,7 @@ static void cuda_parallel(struct tr_backend *b, uint32_t n, void (*fn)(void *, u
 
 const struct tr_backend_ops tr_backend_cuda = {
     .name = "cuda",
+    .deterministic = cuda_deterministic,
     .open = cuda_open,
     .forward = cuda_forward,
     .pick = cuda_pick,

@@ -5,6 +5,11 @@
 
 #include <errno.h>
 
+static bool insisted(const struct tr_backend_config *c)
+{
+    return c->deterministic;
+}
+
 static struct tr_backend *refuse(const struct tr_backend_config *c, struct tr_backend_info *info,
                                  struct tr_errbuf *err)
 {
@@ -23,6 +28,7 @@ static void close_none(struct tr_backend *b)
 
 const struct tr_backend_ops tr_backend_cuda = {
     .name = "cuda",
+    .deterministic = insisted,
     .open = refuse,
     .close = close_none,
 };

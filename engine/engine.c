@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -30,7 +31,10 @@ static struct tr_backend *open_backend(struct tr_sched *sc, const struct tr_shm 
     b.max_out = tr_sched_max_out(s, &c->sched);
     b.beat = tr_sched_beat;
     b.beat_arg = sc;
-    return c->ops->open(&b, info, err);
+    struct tr_backend *opened = c->ops->open(&b, info, err);
+    /* What frontends tell their clients. */
+    TR_ASSERT(!opened || info->deterministic == tr_backend_keeps(c->ops, &b));
+    return opened;
 }
 
 /* One forward pass that nobody asked for: pages are touched, threads have started, code is paged

@@ -13,6 +13,7 @@
 #include "ledger/address.h"
 #include "ledger/collector.h"
 #include "shm/quota.h"
+#include "supervisor/compute.h"
 #include "text/vocab.h"
 
 #include <errno.h>
@@ -100,19 +101,15 @@ static void name_model(struct tr_heritage *h)
              *h->opt.served_name ? h->opt.served_name : h->model_stem);
 }
 
-/* Places of the words of --backend. */
-enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA, BACKEND_SIM };
-
 static int find_model(struct tr_heritage *h, struct model_facts *m, struct tr_errbuf *err)
 {
     const char *word = h->opt.model;
     if (!*word)
         return tr_errf(err, -EINVAL, "--model is missing (a GGUF file, smollm2 or sim)");
     bool sim = strcmp(word, "sim") == 0;
-    if (sim && (h->opt.backend == BACKEND_CPU || h->opt.backend == BACKEND_CUDA))
-        return tr_errf(err, -EINVAL, "--model sim has no weights: --backend %s cannot run it",
-                       h->opt.backend == BACKEND_CPU ? "cpu" : "cuda");
-    int ret = sim ? 0 : tr_model_path(word, h->model_path, sizeof(h->model_path), err);
+    int ret = tr_compute_choose(&h->opt, &h->engine.ops, err);
+    if (!ret && !sim)
+        ret = tr_model_path(word, h->model_path, sizeof(h->model_path), err);
     if (!ret)
         ret = sim ? sim_facts(h, m, err) : file_facts(h, m, err);
     name_model(h);
@@ -171,11 +168,7 @@ static void raise_descriptors(uint64_t wanted)
 static void configure_engine(struct tr_heritage *h)
 {
     const struct tr_options *o = &h->opt;
-    bool sim = o->backend == BACKEND_SIM || !*h->model_path;
     struct tr_engine_config *e = &h->engine;
-    e->ops = sim                          ? &tr_backend_sim
-             : o->backend == BACKEND_CUDA ? &tr_backend_cuda
-                                          : &tr_backend_cpu;
     e->sched.prefix_cache = (enum tr_prefix_cache)o->prefix_cache;
     e->sched.prefill_chunk = (uint32_t)o->prefill_chunk;
     e->sched.speculate = o->speculate == 1;
@@ -188,12 +181,12 @@ static void configure_engine(struct tr_heritage *h)
                                             .n_threads = o->threads ? (uint32_t)o->threads
                                                                     : tr_cpus_usable(),
                                             .pin_threads = o->pin_threads,
-                                            .deterministic = o->deterministic,
                                             .kv_bytes = o->kv_memory,
+                                            .deterministic = o->deterministic,
                                             .sim_step_us = (uint32_t)o->sim_step_us,
                                             .sim_prefill_us = (uint32_t)o->sim_prefill_us};
     /* Without it every engine packs its own. */
-    if (!sim)
+    if (e->ops != &tr_backend_sim)
         e->backend.weights_fd = memfd_create("tokenring-weights", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
@@ -238,10 +231,7 @@ static void configure_frontend(struct tr_heritage *h, const struct tr_shm_config
                                     .cors_origin = *o->cors ? o->cors : NULL};
     h->frontend.compat_metrics = o->compat_metrics;
     h->frontend.kv_block = TR_KV_BLOCK;
-    h->frontend.deterministic =
-        h->engine.ops == &tr_backend_sim ||
-        (h->engine.ops == &tr_backend_cuda ? o->deterministic
-                                           : h->engine.backend.math != TR_MATH_BLAS);
+    h->frontend.deterministic = tr_backend_keeps(h->engine.ops, &h->engine.backend);
 }
 
 /* Nobody but `top` needs it: a place that was not asked for by name may be missing. */

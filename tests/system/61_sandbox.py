@@ -67,6 +67,8 @@ def on_the_model():
     for math in ("int8", "blas"):
         with Server(REAL, frontends=1, cpu_math=math, threads=2, ledger=False) as s:
             confined(s, math)
+            told = f'deterministic="{int(math != "blas")}"'
+            check(told in s.get("/metrics").text, f"{math}: tokenring_info says {told}")
             s.alive(math)
 
 
