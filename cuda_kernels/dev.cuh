@@ -39,6 +39,10 @@ struct tr_dev {
 
 extern "C" {
 
+/* attention.cu; bytes that attention_decode.cu uses well: with fewer it splits less over the context. */
+void tr_cuda_attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer,
+                       const struct tr_place *places, uint32_t n_rows, const float *q,
+                       uint32_t n_head, const struct tr_attend_params *p, float *out);
 size_t tr_cuda_attention_room(int n_sm, uint32_t n_ctx, uint32_t max_rows, uint32_t n_head,
                               uint32_t n_head_kv, uint32_t head_dim);
 
@@ -80,6 +84,11 @@ void tr_cuda_act_init(struct tr_dev *dev, struct tr_act *a, uint32_t max_rows, u
                       void *mem);
 void tr_cuda_act_set(struct tr_dev *dev, struct tr_act *a, const float *x, uint32_t n_rows);
 
+/* kv_write.cu */
+void tr_cuda_kv_write(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer,
+                      const struct tr_place *places, uint32_t n_rows, const float *k,
+                      const float *v);
+
 /* rms_norm.cu */
 void tr_cuda_rms_norm(struct tr_dev *dev, const float *x, const float *w, float eps,
                       uint32_t n_rows, uint32_t dim, float *out);
@@ -90,6 +99,11 @@ void tr_cuda_norm_add_rms_norm(struct tr_dev *dev, float *x, const float *y, con
                                float *out);
 void tr_cuda_head_norm(struct tr_dev *dev, float *x, const float *w, float eps, uint32_t n_rows,
                        uint32_t n_head, uint32_t head_dim);
+
+/* rope.cu */
+void tr_cuda_rope(struct tr_dev *dev, const struct tr_rope *r, float *x,
+                  const struct tr_place *places, uint32_t n_rows, uint32_t n_head,
+                  uint32_t head_dim);
 
 /* rows.cu */
 void tr_cuda_add(struct tr_dev *dev, float *x, const float *y, uint32_t n_rows, uint32_t dim);

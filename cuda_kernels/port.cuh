@@ -23,9 +23,11 @@
 #define TR_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 
-/* Before a loop: all of it at once (what it indexes may be in registers), or not. */
+/* Before a loop: all of it at once (what it indexes may be in registers), so many turns at once, or not. */
 #define TR_UNROLL _Pragma("unroll")
+#define TR_UNROLL_BY(n) TR_PRAGMA(unroll n)
 #define TR_ROLLED _Pragma("unroll 1")
+#define TR_PRAGMA(x) _Pragma(#x)
 
 __device__ __forceinline__ float tr_from_half(uint16_t h)
 {
@@ -44,6 +46,17 @@ __device__ __forceinline__ uint32_t tr_bits_of(float f)
 __device__ __forceinline__ float tr_float_of(uint32_t bits)
 {
     return __uint_as_float(bits);
+}
+
+/* What this thread has written before it is seen by all blocks before what it writes afterwards; and a load that
+ * sees what other blocks have written so, where this one may have read before. */
+__device__ __forceinline__ void tr_fence()
+{
+    __threadfence();
+}
+__device__ __forceinline__ float tr_load_fresh(const float *p)
+{
+    return __ldcg(p);
 }
 
 /* 16 bytes from global to shared memory, both aligned to 16; there after tr_copy_wait. */
@@ -140,6 +153,7 @@ uint16_t tr_f32_to_f16(float f);
     tr_cuda::enqueue((stream), (kernel), (grid), (block), (shared_bytes), __VA_ARGS__)
 
 #define TR_UNROLL
+#define TR_UNROLL_BY(n)
 #define TR_ROLLED
 
 inline float tr_from_half(uint16_t h)
@@ -162,6 +176,14 @@ inline float tr_float_of(uint32_t bits)
     float f;
     memcpy(&f, &bits, sizeof(f));
     return f;
+}
+
+inline void tr_fence()
+{
+}
+inline float tr_load_fresh(const float *p)
+{
+    return *p;
 }
 
 inline void tr_copy16(void *shared, const void *global)

@@ -3,8 +3,10 @@
 if(TARGET cuda_kernels_on_cpu)
   foreach(noun
       activations
+      attention
       elements
       embedding
+      kv
       norms
       places
       runtime

@@ -42,6 +42,13 @@ struct dim3 {
     }
 };
 
+struct alignas(8) float2 {
+    float x, y;
+};
+inline float2 make_float2(float x, float y)
+{
+    return {x, y};
+}
 struct alignas(16) float4 {
     float x, y, z, w;
 };
@@ -541,6 +548,10 @@ inline int __all_sync(uint32_t mask, int yes)
 {
     uint64_t v = tr_cuda::vote("__all_sync", mask, yes);
     return (uint32_t)v == v >> 32;
+}
+inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
 }
 inline int __dp4a(int a, int b, int c)
 {

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_kernels/attention.cu - the operation: which kernels do which rows (attention.cuh says how they agree). */
+#include "cuda_kernels/attention.cuh"
+
+void tr_cuda_attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer,
+                       const struct tr_place *places, uint32_t n_rows, const float *q,
+                       uint32_t n_head, const struct tr_attend_params *p, float *out)
+{
+    struct tr_attend_args a = {};
+    a.kv = tr_kv_layer_of(kv, layer);
+    a.type = kv->type;
+    a.places = places;
+    a.q = q;
+    a.out = out;
+    a.n_rows = n_rows;
+    a.n_head = n_head;
+    a.group = n_head / kv->n_head_kv;
+    a.scale = p->scale;
+    a.cap = p->soft_cap;
+    a.uncap = p->soft_cap > 0 ? 1.0f / p->soft_cap : 0;
+    a.window = p->window;
+
+    struct tr_attend_args part = a;
+    for (uint32_t r = 0; r < n_rows; r += TR_DECODE_ROWS) {
+        size_t at = (size_t)r * n_head * kv->head_dim;
+        part.places = places + r;
+        part.q = q + at;
+        part.out = out + at;
+        part.n_rows = n_rows - r < TR_DECODE_ROWS ? n_rows - r : (uint32_t)TR_DECODE_ROWS;
+        tr_attend_decode(dev, &part);
+    }
+}
