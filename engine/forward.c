@@ -392,9 +392,10 @@ void tr_forward_run(struct tr_forward *f, const struct tr_batch *batch, float *l
 
 void tr_forward_record(struct tr_forward *f)
 {
-    for (uint32_t n = 1, rows; (rows = recorded_rows(f, n)) != 0; n = rows + 1)
+    for (uint32_t n = 1, rows; (rows = recorded_rows(f, n)) != 0; n = rows + 1) {
         run_recorded(f, &(struct tr_batch){0}, rows, NULL, NULL);
-    f->ops->download(f->dev, NULL, NULL, 0);
+        f->ops->download(f->dev, NULL, NULL, 0);
+    }
 }
 
 struct tr_forward_out tr_forward_out(const struct tr_forward *f)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "testrig/model_rig.h"
 
+#include "testrig/apart.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,23 +53,22 @@ struct tr_rig *tr_rig_open(const struct tr_rig_config *c)
     struct tr_gguf *g = must(c->path ? tr_gguf_open(c->path, &err)
                                      : tr_gguf_parse(c->bytes, c->len, "memory", &err),
                              &err);
-    r->dev = must(tr_cpu_open(&(struct tr_cpu_config){.math = c->math,
-                                                      .level_max = c->level,
-                                                      .n_threads = c->n_threads},
-                              &err),
-                  &err);
-    r->m = must(
-        tr_model_load(g, c->path ? c->path : "memory", 0, &tr_ops_cpu, r->dev, NULL, NULL, &err),
-        &err);
+    struct tr_cpu_config cpu = {.math = c->math, .level_max = c->level, .n_threads = c->n_threads};
+    r->ops = c->apart ? &tr_ops_apart : &tr_ops_cpu;
+    r->dev = must(c->apart ? tr_apart_open(&cpu, &err) : tr_cpu_open(&cpu, &err), &err);
+    r->m = must(tr_model_load(g, c->path ? c->path : "memory", 0, r->ops, r->dev, NULL, NULL, &err),
+                &err);
     tr_gguf_close(g);
     r->n_ctx = c->n_ctx ? c->n_ctx : r->m->hp.n_ctx;
     uint32_t per_seq = (r->n_ctx + TR_KV_BLOCK - 1) / TR_KV_BLOCK;
-    r->f = must(tr_forward_open(r->m, &tr_ops_cpu, r->dev,
+    r->f = must(tr_forward_open(r->m, r->ops, r->dev,
                                 &(struct tr_forward_config){.kv_type = c->kv_type,
                                                             .n_ctx = r->n_ctx,
                                                             .n_kv_blocks = per_seq * c->n_seqs,
                                                             .max_rows = c->max_rows,
-                                                            .max_out = c->max_rows},
+                                                            .max_out = c->max_rows,
+                                                            .max_seqs = c->n_seqs,
+                                                            .ids = c->ids},
                                 &err),
                 &err);
     r->blocks = zeroed((size_t)per_seq * c->n_seqs, sizeof(*r->blocks));
@@ -85,7 +86,7 @@ void tr_rig_close(struct tr_rig *r)
         return;
     tr_forward_close(r->f);
     tr_model_free(r->m);
-    tr_ops_cpu.close(r->dev);
+    r->ops->close(r->dev);
     free(r->blocks);
     free(r->tables);
     free(r->len);

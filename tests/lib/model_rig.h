@@ -17,6 +17,8 @@ struct tr_rig_config {
     enum tr_cpu_level level;
     enum tr_kv_type kv_type;
     uint32_t n_threads;
+    bool apart;     /* on a device whose memory is not the host's (apart.h) */
+    bool ids;       /* as in struct tr_forward_config */
     uint32_t n_ctx; /* 0: the model's own */
     uint32_t n_seqs;
     uint32_t max_rows; /* all of them may have logits */
@@ -25,6 +27,7 @@ struct tr_rig_config {
 
 struct tr_rig {
     struct tr_rig_config c;
+    const struct tr_ops *ops;
     struct tr_dev *dev;
     struct tr_model *m;
     struct tr_forward *f;

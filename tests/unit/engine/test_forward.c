@@ -4,6 +4,7 @@
 #include "engine/forward.h"
 
 #include "testlib/gguf_write.h"
+#include "testrig/apart.h"
 #include "testrig/model_rig.h"
 
 #include <criterion/criterion.h>
@@ -125,8 +126,9 @@ static void compare(const struct tr_rig *r, const float *ref, const struct wante
 }
 
 /* One step: a random subset of the sequences in random order, each with a random chunk, some rows
- * with logits, in random order of the logits. */
-static void random_step(struct tr_rig *r, const float *ref, uint32_t chunk_max, const char *what)
+ * with logits or all of them, in random order of the logits. */
+static void random_step(struct tr_rig *r, const float *ref, uint32_t chunk_max, bool all,
+                        const char *what)
 {
     static struct wanted w[MAX_ROWS];
     uint32_t n = 0, first = tr_rig_random(r, N_SEQS), stride = 1 + tr_rig_random(r, N_SEQS - 1);
@@ -134,7 +136,7 @@ static void random_step(struct tr_rig *r, const float *ref, uint32_t chunk_max, 
         uint32_t s = (first + k * stride) % N_SEQS; /* N_SEQS is prime: each once */
         uint32_t chunk = tr_rig_random(r, chunk_max + 1);
         for (; chunk && r->len[s] < seq_len(s) && r->n_rows < MAX_ROWS; chunk--) {
-            bool out = tr_rig_random(r, 3) != 0;
+            bool out = tr_rig_random(r, 3) != 0 || all;
             uint32_t pos = r->len[s], o = tr_rig_add(r, s, token(s, pos), out);
             if (out)
                 w[n++] = (struct wanted){s, pos, o};
@@ -173,7 +175,7 @@ static void p10_of(struct model_file f, const char *name, enum tr_ops_math math,
     for (uint32_t chunk_max = 1; chunk_max <= 90; chunk_max = chunk_max * 4 + 1) {
         struct tr_rig *b = rig(&f, math, kv, 1 + chunk_max % 2, 100 + chunk_max);
         while (!all_done(b))
-            random_step(b, ref, chunk_max, what);
+            random_step(b, ref, chunk_max, false, what);
         tr_rig_close(b);
     }
     free(ref);
@@ -325,5 +327,214 @@ Test(forward, shared_blocks_give_the_same_rows)
     tr_rig_run(r);
     cr_expect(memcmp(want, r->logits + (size_t)o * N_VOCAB, sizeof(want)) == 0);
     tr_rig_close(r);
+    free(f.bytes);
+}
+
+/* --- on a device whose memory is not the host's (tests/lib/apart.h) --- */
+
+static struct tr_rig *apart_rig(const struct model_file *f, enum tr_kv_type kv, uint64_t seed)
+{
+    return tr_rig_open(&(struct tr_rig_config){.bytes = f->bytes,
+                                               .len = f->len,
+                                               .level = TR_CPU_AVX512,
+                                               .kv_type = kv,
+                                               .n_threads = 1,
+                                               .apart = true,
+                                               .ids = true,
+                                               .n_seqs = N_SEQS,
+                                               .max_rows = MAX_ROWS,
+                                               .seed = seed});
+}
+
+static void apart_of(struct model_file f, const char *what, enum tr_kv_type kv)
+{
+    struct tr_rig *a = rig(&f, TR_OPS_INT8, kv, 1, 1);
+    float *ref = reference(a);
+    for (uint32_t chunk_max = 1; chunk_max <= 90; chunk_max = chunk_max * 4 + 1) {
+        struct tr_rig *b = apart_rig(&f, kv, 200 + chunk_max);
+        for (uint32_t i = 0; !all_done(b); i++)
+            random_step(b, ref, chunk_max, i % 2, what);
+        struct tr_apart_count n = tr_apart_count(b->dev);
+        cr_expect(chunk_max > 5 || (n.recorded > 0 && n.replayed > n.recorded),
+                  "%s: %u recorded, %u replayed", what, n.recorded, n.replayed);
+        tr_rig_close(b);
+    }
+    free(ref);
+    tr_rig_close(a);
+    free(f.bytes);
+}
+
+/* Passes as they come, recorded ones and rows that are not there among them. */
+Test(forward, a_device_apart_gives_the_same_rows)
+{
+    apart_of(tiny(TR_T_Q8_0, TR_T_Q4_0), "llama", TR_KV_F16);
+    apart_of(tiny(TR_T_F16, TR_T_F32), "floats", TR_KV_Q8_0);
+    apart_of(tiny_arch("gemma3", 2), "gemma3", TR_KV_F16);
+    apart_of(tiny_arch("qwen2", 2), "qwen2", TR_KV_F32);
+    apart_of(tiny_arch("qwen3", 2), "qwen3", TR_KV_F16);
+}
+
+Test(forward, recorded_passes_are_all_there_after_the_start)
+{
+    struct model_file f = tiny(TR_T_Q4_1, TR_T_Q8_0);
+    struct tr_rig *r = apart_rig(&f, TR_KV_F16, 9);
+    tr_forward_record(r->f);
+    struct tr_apart_count n = tr_apart_count(r->dev);
+    cr_expect(n.recorded == 7 && n.replayed == 0 && n.waiting == 0, "1, 2, 4 to 64 rows: %u",
+              n.recorded);
+    for (uint32_t rows = 1; rows <= 70; rows++) {
+        for (uint32_t i = 0; i < rows; i++)
+            tr_rig_add(r, 0, token(0, r->len[0]), true);
+        tr_rig_run(r);
+        tr_rig_reset(r, 0);
+    }
+    n = tr_apart_count(r->dev);
+    cr_expect(n.recorded == 7 && n.replayed == 64, "%u recorded, %u replayed", n.recorded,
+              n.replayed);
+    tr_rig_close(r);
+    free(f.bytes);
+}
+
+/* Room for fewer rows of logits than the device would record: the last kind has as many as there is
+ * room for. */
+Test(forward, the_largest_recorded_pass_has_the_rows_there_is_room_for)
+{
+    struct model_file f = tiny(TR_T_Q8_0, TR_T_Q8_0);
+    struct tr_rig_config c = {.bytes = f.bytes,
+                              .len = f.len,
+                              .n_threads = 1,
+                              .level = TR_CPU_AVX512,
+                              .n_seqs = 1,
+                              .max_rows = 11};
+    struct tr_rig *cpu = tr_rig_open(&c);
+    c.apart = true;
+    struct tr_rig *r = tr_rig_open(&c);
+    tr_forward_record(r->f);
+    cr_expect(eq(u32, tr_apart_count(r->dev).recorded, 5)); /* 1, 2, 4, 8, 11 */
+    for (uint32_t rows = 1; rows <= 11; rows++)
+        for (uint32_t both = 0; both < 2; both++) {
+            struct tr_rig *x = both ? r : cpu;
+            for (uint32_t i = 0; i < rows; i++)
+                tr_rig_add(x, 0, token(2, x->len[0]), true);
+            tr_rig_run(x);
+            cr_expect(memcmp(x->logits, cpu->logits, (size_t)rows * N_VOCAB * sizeof(float)) == 0,
+                      "%u rows", rows);
+        }
+    cr_expect(eq(u32, tr_apart_count(r->dev).recorded, 5));
+    tr_rig_close(r);
+    tr_rig_close(cpu);
+    free(f.bytes);
+}
+
+/* Nothing that the host does before it waits changes a pass: rows, tables and blocks were read. */
+Test(forward, a_pass_without_logits_for_the_host_is_under_way)
+{
+    enum { N = 40 };
+    struct model_file f = tiny(TR_T_Q8_0, TR_T_Q8_0);
+    struct tr_rig *cpu = rig(&f, TR_OPS_INT8, TR_KV_F16, 1, 6);
+    uint32_t ids[N];
+    for (uint32_t i = 0; i < N; i++)
+        ids[i] = token(1, i);
+    const float *want = tr_rig_prefill(cpu, 1, ids, N);
+
+    struct tr_rig *r = apart_rig(&f, TR_KV_F16, 6);
+    for (uint32_t i = 0; i < N; i++)
+        tr_rig_add(r, 1, ids[i], i + 1 == N);
+    struct tr_kv_table *t = &r->tables[1];
+    uint32_t blocks[2] = {t->blocks[0], t->blocks[1]};
+    tr_forward_run(r->f,
+                   &(struct tr_batch){.rows = r->rows,
+                                      .n_rows = r->n_rows,
+                                      .seqs = r->tables,
+                                      .n_seqs = N_SEQS,
+                                      .n_out = r->n_out},
+                   NULL, NULL, NULL);
+    cr_expect(tr_apart_count(r->dev).waiting > 0, "it is not under way");
+    memset(r->rows, 0xff, N * sizeof(*r->rows));
+    memset(r->blocks, 0xff, N_SEQS * sizeof(*r->blocks));
+    memset(t, 0xff, sizeof(*t));
+
+    struct tr_forward_out out = tr_forward_out(r->f);
+    static float got[N_VOCAB];
+    uint32_t noted[TR_KV_BLOCK];
+    struct tr_place place;
+    r->ops->download(r->dev, got, out.logits, sizeof(got));
+    cr_expect(memcmp(got, want, sizeof(got)) == 0);
+    r->ops->download(r->dev, &place, out.places, sizeof(place));
+    cr_expect(eq(u32, place.pos, N - 1));
+    for (uint32_t b = 0; b < 2; b++) {
+        uint32_t n = b ? N - TR_KV_BLOCK : TR_KV_BLOCK;
+        r->ops->download(r->dev, noted, out.kv->ids + (size_t)blocks[b] * TR_KV_BLOCK,
+                         sizeof(noted));
+        cr_expect(memcmp(noted, ids + b * TR_KV_BLOCK, n * sizeof(*ids)) == 0, "block %u", b);
+    }
+    tr_rig_close(r);
+    tr_rig_close(cpu);
+    free(f.bytes);
+}
+
+struct tapped {
+    float x[16][MAX_ROWS * 8];
+    uint32_t n_stages;
+};
+
+static void note_tap(void *arg, uint32_t stage, const float *x, uint32_t n_rows)
+{
+    struct tapped *t = arg;
+    cr_assert(stage == t->n_stages && stage < 16);
+    t->n_stages++;
+    memcpy(t->x[stage], x, n_rows * 64 * sizeof(float));
+}
+
+Test(forward, what_a_test_taps_of_a_device_is_what_it_taps_of_the_cpu)
+{
+    static struct tapped t[2];
+    struct model_file f = tiny_arch("qwen3", 2); /* rows of 64 */
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tr_rig *r = i ? apart_rig(&f, TR_KV_F16, 3) : rig(&f, TR_OPS_INT8, TR_KV_F16, 1, 3);
+        tr_forward_tap(r->f, note_tap, &t[i]);
+        for (uint32_t k = 0; k < 5; k++)
+            tr_rig_add(r, 0, token(0, k), true);
+        tr_rig_run(r);
+        tr_rig_close(r);
+    }
+    cr_expect(t[0].n_stages == 5 && memcmp(&t[0], &t[1], sizeof(t[0])) == 0);
+    free(f.bytes);
+}
+
+/* Whatever is missing, there is a sentence, and what was there before is given back: apart.h looks. */
+Test(forward, a_device_without_memory_is_refused_in_a_sentence)
+{
+    struct model_file f = tiny(TR_T_Q8_0, TR_T_Q8_0);
+    struct tr_errbuf err = {""};
+    struct tr_gguf *g = tr_gguf_parse(f.bytes, f.len, "m.gguf", &err);
+    uint32_t refused = 0;
+    for (size_t bytes = 0;; bytes += 4096) {
+        struct tr_errbuf why = {""};
+        struct tr_dev *dev = tr_apart_open(&(struct tr_cpu_config){.n_threads = 1}, &err);
+        cr_assert(dev != NULL);
+        tr_apart_limit(dev, bytes);
+        struct tr_model *m = tr_model_load(g, "m.gguf", 0, &tr_ops_apart, dev, NULL, NULL, &why);
+        struct tr_forward_config c = {
+            .kv_type = TR_KV_F16, .n_ctx = 64, .n_kv_blocks = 4, .max_rows = 8, .max_out = 4};
+        struct tr_forward *fw = m ? tr_forward_open(m, &tr_ops_apart, dev, &c, &why) : NULL;
+        if (fw) {
+            uint64_t kv = 4 * tr_forward_kv_block_bytes(m, TR_KV_F16);
+            cr_expect(bytes >= m->weights_len + kv + tr_forward_scratch_bytes(fw));
+            cr_expect(bytes < m->weights_len + kv + tr_forward_scratch_bytes(fw) + 4096);
+        } else {
+            cr_expect(strstr(why.msg, "no memory for ") != NULL, "%zu bytes: \"%s\"", bytes,
+                      why.msg);
+        }
+        bool done = fw != NULL;
+        refused += !done;
+        tr_forward_close(fw);
+        tr_model_free(m);
+        tr_ops_apart.close(dev);
+        if (done)
+            break;
+    }
+    cr_expect(refused > 10);
+    tr_gguf_close(g);
     free(f.bytes);
 }
