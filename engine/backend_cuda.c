@@ -29,10 +29,7 @@
 #include <unistd.h>
 
 #define MS 1000000ull
-enum {
-    RESERVE = 32, /* part of the device's memory that is left to the driver, graphs and fragments */
-    MB = 1000000
-};
+enum { RESERVE = 32 }; /* part of the device's memory left to the driver, graphs and fragments */
 static const uint64_t PATIENCE_NS = 30000 * MS;
 static const uint64_t BEAT_NS = 50 * MS;
 static const uint64_t SPIN_NS = 200 * 1000; /* then it asks with pauses between */
@@ -84,6 +81,11 @@ static uint64_t left_for_kv(const struct tr_backend *b, const struct tr_backend_
     return f.free > needs ? f.free - needs : 0;
 }
 
+static double mb(uint64_t bytes)
+{
+    return (double)bytes / 1e6;
+}
+
 static int plan_memory(const struct tr_backend *b, const struct tr_backend_config *c,
                        struct tr_forward_config *fc, struct tr_errbuf *err)
 {
@@ -92,16 +94,16 @@ static int plan_memory(const struct tr_backend *b, const struct tr_backend_confi
     uint64_t context = (fc->n_ctx + TR_KV_BLOCK - 1) / TR_KV_BLOCK * block;
     if (c->kv_bytes > left)
         return tr_errf(err, -ENOMEM,
-                       "--kv-memory %" PRIu64 " MB: the GPU has %" PRIu64
-                       " MB left for KV blocks beside weights and scratch",
-                       c->kv_bytes / MB, left / MB);
+                       "--kv-memory of %.1f MB: the GPU has %.1f MB left for KV blocks beside "
+                       "weights and scratch",
+                       mb(c->kv_bytes), mb(left));
     if (!c->kv_bytes && left < context)
         return tr_errf(err, -ENOMEM,
-                       "the GPU has %" PRIu64 " MB left for KV blocks beside weights and scratch, "
-                       "and one context of %" PRIu32 " tokens takes %" PRIu64
-                       " MB: lower --ctx-size, --max-seqs or --prefill-chunk, or use a smaller "
-                       "--kv-type",
-                       left / MB, fc->n_ctx, context / MB + 1);
+                       "the GPU has %.1f MB left for KV blocks beside weights and scratch, and one "
+                       "context of %" PRIu32
+                       " tokens takes %.1f MB: lower --ctx-size, --max-seqs or "
+                       "--prefill-chunk, or use a smaller --kv-type",
+                       mb(left), fc->n_ctx, mb(context));
     return tr_plan_kv(b->model, c, left, fc, err);
 }
 
@@ -119,10 +121,9 @@ static int weights_fit(const struct tr_backend *b, const struct tr_gguf *g, cons
     if (needs <= f.free)
         return 0;
     return tr_errf(err, -ENOMEM,
-                   "the weights take %" PRIu64 " MB, and the GPU (%s) has %" PRIu64
-                   " MB free of %" PRIu64
-                   ": take a smaller model or quantisation, or end what else uses the GPU",
-                   needs / MB, f.name, f.free / MB, f.memory / MB);
+                   "the weights take %.1f MB, and the GPU (%s) has %.1f MB free of %.1f: take a "
+                   "smaller model or quantisation, or end what else uses the GPU",
+                   mb(needs), f.name, mb(f.free), mb(f.memory));
 }
 
 /* ---- open and close ---- */
@@ -139,8 +140,8 @@ static void describe(const struct tr_backend *b, const struct tr_backend_config 
     char how[96];
     struct tr_cuda_facts f;
     tr_cuda_facts(b->dev, &f);
-    snprintf(how, sizeof(how), "cuda %.32s, %d SMs, %" PRIu64 " MB of %" PRIu64 " free", f.name,
-             f.n_sm, f.free / MB, f.memory / MB);
+    snprintf(how, sizeof(how), "cuda %.32s, %d SMs, %.0f MB of %.0f free", f.name, f.n_sm,
+             mb(f.free), mb(f.memory));
     tr_plan_describe(b->model, fc, scratch_bytes(b, fc), how, cuda_deterministic(c), info);
 }
 
