@@ -42,7 +42,8 @@ inline std::vector<uint8_t> random_rows(enum tr_tensor_type type, uint32_t n_in,
     if (!f.block) {
         for (size_t i = 0; i < data.size(); i += f.bytes) {
             float x = rnd_float();
-            uint32_t bits = tr_bits_of(x);
+            uint32_t bits;
+            memcpy(&bits, &x, sizeof(bits));
             uint16_t h = type == TR_T_BF16 ? (uint16_t)(bits >> 16) : tr_f32_to_f16(x);
             if (f.bytes == 4)
                 memcpy(&data[i], &bits, 4);
