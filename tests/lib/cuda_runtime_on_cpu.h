@@ -14,8 +14,8 @@
  * The machine (struct machine) says what device there is and which calls fail: the call after `skip` others of
  * its kind, `times` times, with a code of CUDA's.  A kernel's code (an error that a device keeps, is_kept) is
  * the answer of every call from then on.  The environment variable TOKENRING_CUDA_ON_CPU names a file that
- * holds one struct machine and is mapped shared, so that a test of whole services can change it at any time;
- * tests/system/lib.py has its layout.
+ * holds one struct machine and is mapped shared, so that a test of whole services can change it at any time
+ * (tests/system/69_cuda.py has its layout); or it is "strict": guard and lazy.
  *
  * One host thread. */
 #ifndef TR_TESTS_CUDA_RUNTIME_ON_CPU_H
@@ -143,6 +143,10 @@ inline machine *the_machine()
     const char *path = getenv("TOKENRING_CUDA_ON_CPU");
     if (!path || !*path)
         return &own;
+    if (strcmp(path, "strict") == 0) {
+        own.guard = own.lazy = 1;
+        return &own;
+    }
     int fd = open(path, O_RDWR | O_CLOEXEC);
     void *p = fd < 0 ? MAP_FAILED
                      : mmap(nullptr, sizeof(machine), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
