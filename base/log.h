@@ -2,7 +2,8 @@
 /* base/log.h - one line per event on stderr, as text or JSON.
  *
  * Programs log, library code does not: only supervisor/, frontend/ and ledger/ call this, and
- * engine/ only before its first step.  A log never blocks: a line that the pipe, socket or terminal
+ * engine/ only before its first step, and when its device has failed.  A log never blocks: a line that
+ * the pipe, socket or terminal
  * has no room for is dropped.  (Asking before writing is not enough: others write to the same pipe.) */
 #ifndef TR_BASE_LOG_H
 #define TR_BASE_LOG_H
