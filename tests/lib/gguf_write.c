@@ -19,6 +19,10 @@ struct tr_gw {
     uint64_t n_kv, n_tensors;
     struct buf kv, info, data;
     uint64_t rand;
+    bool head_only;
+    struct tr_gw_part *part;
+    uint32_t n_parts;
+    uint64_t end; /* of the parts */
 };
 
 static void put(struct buf *b, const void *p, size_t n)
@@ -104,32 +108,38 @@ void tr_gw_strs(struct tr_gw *w, const char *key, const char *const *v, uint64_t
     free(b.p);
 }
 
-void tr_gw_tensor(struct tr_gw *w, const char *name, enum tr_tensor_type type, uint32_t n_dims,
-                  const uint64_t *ne, const void *data, size_t bytes)
+static void put_tensor(struct tr_gw *w, const char *name, enum tr_tensor_type type, uint32_t n_dims,
+                       const uint64_t *ne, uint64_t at)
 {
     put_str(&w->info, name);
     put32(&w->info, n_dims);
     for (uint32_t d = 0; d < n_dims; d++)
         put64(&w->info, ne[d]);
     put32(&w->info, (uint32_t)type);
-    put64(&w->info, w->data.len);
-    put(&w->data, data, bytes);
-    pad(&w->data);
+    put64(&w->info, at);
     w->n_tensors++;
 }
 
-static uint64_t next(struct tr_gw *w)
+void tr_gw_tensor(struct tr_gw *w, const char *name, enum tr_tensor_type type, uint32_t n_dims,
+                  const uint64_t *ne, const void *data, size_t bytes)
 {
-    w->rand ^= w->rand << 13;
-    w->rand ^= w->rand >> 7;
-    w->rand ^= w->rand << 17;
-    return w->rand;
+    put_tensor(w, name, type, n_dims, ne, w->data.len);
+    put(&w->data, data, bytes);
+    pad(&w->data);
+}
+
+static uint64_t next(uint64_t *rand)
+{
+    *rand ^= *rand << 13;
+    *rand ^= *rand >> 7;
+    *rand ^= *rand << 17;
+    return *rand;
 }
 
 /* Uniform in [-1, 1). */
-static float uniform(struct tr_gw *w)
+static float uniform(uint64_t *rand)
 {
-    return (float)(next(w) >> 40) * 0x1p-23f - 1.0f;
+    return (float)(next(rand) >> 40) * 0x1p-23f - 1.0f;
 }
 
 /* Half precision by truncation; good enough to make weights of (normal numbers only). */
@@ -167,21 +177,62 @@ static const struct block *block_of(enum tr_tensor_type type)
 }
 
 /* One block of a quantised type: a scale (and an offset) and random quants. */
-static void random_block(struct tr_gw *w, struct buf *b, const struct block *t, float amp)
+static void random_block(uint64_t *rand, struct buf *b, const struct block *t, float amp)
 {
     uint8_t block[256];
-    uint16_t d = half(amp * (0.5f + 0.4f * uniform(w)) / t->top);
-    float min = amp * (0.5f + 0.1f * uniform(w));
+    uint16_t d = half(amp * (0.5f + 0.4f * uniform(rand)) / t->top);
+    float min = amp * (0.5f + 0.1f * uniform(rand));
     /* Of a super-block it is multiplied by whole numbers and taken off. */
     uint16_t m = half(t->elements == 32 ? -min : min * 8 / t->top);
-    for (uint32_t i = 0; i < sizeof(block); i += 8) {
-        uint64_t bits = next(w);
+    for (uint32_t i = 0; i < t->bytes; i += 8) {
+        uint64_t bits = next(rand);
         memcpy(block + i, &bits, sizeof(bits));
     }
     memcpy(block + t->scale_at, &d, sizeof(d));
     if (t->min)
         memcpy(block + t->scale_at + 2, &m, sizeof(m));
     put(b, block, t->bytes);
+}
+
+/* `n` elements of a tensor of rows of n_in: around 1 if it is a vector, around 0 else. */
+static void random_contents(uint64_t *rand, struct buf *b, enum tr_tensor_type type, bool vector,
+                            uint64_t n_in, uint64_t n)
+{
+    float amp = 1.7f / sqrtf((float)n_in);
+    const struct block *t = block_of(type);
+    for (uint64_t i = 0; i < n; i += t ? t->elements : 1) {
+        if (t) {
+            random_block(rand, b, t, amp);
+            continue;
+        }
+        float f = vector ? 1.0f + 0.3f * uniform(rand) : amp * uniform(rand);
+        uint32_t u;
+        memcpy(&u, &f, sizeof(u));
+        uint16_t h = type == TR_T_BF16 ? (uint16_t)(u >> 16) : half(f);
+        if (type == TR_T_F32)
+            put(b, &f, sizeof(f));
+        else
+            put(b, &h, sizeof(h));
+    }
+}
+
+/* What so many elements take. */
+static uint64_t bytes_of(enum tr_tensor_type type, uint64_t n)
+{
+    const struct block *t = block_of(type);
+    return t ? n / t->elements * t->bytes : n * (type == TR_T_F32 ? 4 : 2);
+}
+
+static void declare(struct tr_gw *w, enum tr_tensor_type type, bool vector, uint64_t n_in,
+                    uint64_t n)
+{
+    uint64_t bytes = bytes_of(type, n);
+    w->part = realloc(w->part, (w->n_parts + 1) * sizeof(*w->part));
+    if (!w->part)
+        abort();
+    w->part[w->n_parts++] = (struct tr_gw_part){
+        .type = type, .vector = vector, .n_in = n_in, .at = w->end, .bytes = bytes};
+    w->end += bytes + (-bytes & (ALIGN - 1));
 }
 
 void tr_gw_random(struct tr_gw *w, const char *name, enum tr_tensor_type type, uint32_t n_dims,
@@ -191,24 +242,36 @@ void tr_gw_random(struct tr_gw *w, const char *name, enum tr_tensor_type type, u
     uint64_t n = 1;
     for (uint32_t d = 0; d < n_dims; d++)
         n *= ne[d];
-    float amp = 1.7f / sqrtf((float)ne[0]);
-    const struct block *t = block_of(type);
-    for (uint64_t i = 0; i < n; i += t ? t->elements : 1) {
-        if (t) {
-            random_block(w, &b, t, amp);
-            continue;
-        }
-        float f = n_dims == 1 ? 1.0f + 0.3f * uniform(w) : amp * uniform(w);
-        uint32_t u;
-        memcpy(&u, &f, sizeof(u));
-        uint16_t h = type == TR_T_BF16 ? (uint16_t)(u >> 16) : half(f);
-        if (type == TR_T_F32)
-            put(&b, &f, sizeof(f));
-        else
-            put(&b, &h, sizeof(h));
+    if (w->head_only) {
+        put_tensor(w, name, type, n_dims, ne, w->end);
+        declare(w, type, n_dims == 1, ne[0], n);
+        return;
     }
+    random_contents(&w->rand, &b, type, n_dims == 1, ne[0], n);
     tr_gw_tensor(w, name, type, n_dims, ne, b.p, b.len);
     free(b.p);
+}
+
+void tr_gw_head_only(struct tr_gw *w)
+{
+    w->head_only = true;
+}
+
+uint8_t *tr_gw_finish_head(struct tr_gw *w, size_t *len, struct tr_gw_part **parts,
+                           uint32_t *n_parts)
+{
+    *parts = w->part;
+    *n_parts = w->n_parts;
+    return tr_gw_finish(w, len);
+}
+
+void tr_gw_fill(const struct tr_gw_part *p, uint64_t seed, void *out, uint64_t bytes)
+{
+    struct buf b = {.p = out, .cap = bytes};
+    uint64_t rand = (seed + 1) * 0x9e3779b97f4a7c15u;
+    const struct block *t = block_of(p->type);
+    uint64_t n = t ? bytes / t->bytes * t->elements : bytes / (p->type == TR_T_F32 ? 4 : 2);
+    random_contents(&rand, &b, p->type, p->vector, p->n_in, n);
 }
 
 uint8_t *tr_gw_finish(struct tr_gw *w, size_t *len)
@@ -331,7 +394,7 @@ void tr_gw_llama(struct tr_gw *w, const struct tr_gw_llama *spec)
         layer(w, &m, i);
     weight(w, &m, "output_norm.weight", TR_T_F32, m.n_embd, 0);
     if (m.output)
-        weight(w, &m, "output.weight", m.type, m.n_embd, m.n_vocab);
+        weight(w, &m, "output.weight", m.output_type ? m.output_type : m.type, m.n_embd, m.n_vocab);
     if (m.extra)
         tr_gw_random(w, m.extra, TR_T_F32, 1, (uint64_t[]){m.n_embd});
 }

@@ -28,6 +28,21 @@ void tr_gw_random(struct tr_gw *w, const char *name, enum tr_tensor_type type, u
 /* The finished file; the caller frees it.  `w` is gone. */
 uint8_t *tr_gw_finish(struct tr_gw *w, size_t *len);
 
+/* Files too large for memory: from tr_gw_head_only on tr_gw_random only notes what is to be written, and the
+ * file that tr_gw_finish_head gives ends where its data begins.  The parts, the caller's to free, are then
+ * filled piece by piece at head + at.  What is between them does not matter. */
+struct tr_gw_part {
+    enum tr_tensor_type type;
+    bool vector;
+    uint64_t n_in;
+    uint64_t at, bytes;
+};
+void tr_gw_head_only(struct tr_gw *w);
+uint8_t *tr_gw_finish_head(struct tr_gw *w, size_t *len, struct tr_gw_part **parts,
+                           uint32_t *n_parts);
+/* `bytes` of a part, whole blocks, as `seed` says. */
+void tr_gw_fill(const struct tr_gw_part *p, uint64_t seed, void *out, uint64_t bytes);
+
 /* A tiny model.  Zero fields get the values in brackets; `arch` decides which tensors there are
  * (biases for qwen2, norms of heads for qwen3, those and norms at the ends for gemma3). */
 struct tr_gw_llama {
@@ -42,10 +57,11 @@ struct tr_gw_llama {
     uint32_t n_ctx;           /* [256] */
     enum tr_tensor_type type; /* of the matrices of the layers [F32] */
     enum tr_tensor_type embd_type;
-    bool output;       /* own output matrix, of `type` (otherwise tied to token_embd) */
-    const char *skip;  /* leave out the tensor or key of this name */
-    const char *extra; /* add an F32 tensor of this name, n_embd long */
-    const char *arch;  /* ["llama"] */
+    bool output;                     /* own output matrix (otherwise tied to token_embd) */
+    enum tr_tensor_type output_type; /* [`type`] */
+    const char *skip;                /* leave out the tensor or key of this name */
+    const char *extra;               /* add an F32 tensor of this name, n_embd long */
+    const char *arch;                /* ["llama"] */
     uint64_t seed;
 };
 /* Builds into `w`, so that the caller can add keys; then tr_gw_finish. */
