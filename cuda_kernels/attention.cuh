@@ -60,7 +60,22 @@ static __device__ __forceinline__ struct tr_seen tr_clip(struct tr_seen s, uint3
 static __device__ __forceinline__ bool tr_goes_on(const struct tr_place *places, uint32_t r)
 {
     struct tr_place a = places[r - 1], b = places[r];
-    return a.blocks == b.blocks && b.pos == a.pos + 1 && b.pos != TR_NO_POS;
+    return a.blocks == b.blocks && b.pos == a.pos + 1 && a.pos != TR_NO_POS && b.pos != TR_NO_POS;
+}
+
+/* Whether the tile that begins at `row` is one run, asked by all threads of a block, of which there are as many as
+ * a tile has rows at least; `word` is in shared memory. */
+static __device__ __forceinline__ bool tr_is_run(const struct tr_attend_args &a, uint32_t row,
+                                                 uint32_t *word)
+{
+    if (threadIdx.x == 0)
+        *word = row + a.tile <= a.n_rows;
+    __syncthreads();
+    if (*word && threadIdx.x > 0 && threadIdx.x < a.tile &&
+        !tr_goes_on(a.places, row + threadIdx.x))
+        *word = 0;
+    __syncthreads();
+    return *word;
 }
 
 /* A score as it is before softmax: scaled, with the cap. */

@@ -3,7 +3,8 @@
 #include "attention_rig.h"
 
 /* Rows of all kinds against the host, in both orders.  `room`: for all that could be split; for some; for none. */
-static void check(const cache &c, const std::vector<struct run> &runs, const char *what)
+static void check(const cache &c, const std::vector<struct run> &runs, const char *what,
+                  bool rooms_too = true)
 {
     struct attended a = attend_on_host(c, runs);
     uint32_t n_head = c.s.n_head_kv * c.s.group;
@@ -11,11 +12,14 @@ static void check(const cache &c, const std::vector<struct run> &runs, const cha
     size_t all = tr_cuda_attention_room(64, 1024, 512, n_head, c.s.n_head_kv, c.s.dim);
     const size_t rooms[] = {all, none + (all - none) / 160, none};
     in_both_orders([&](const char *order) {
-        for (size_t room : rooms)
+        for (size_t room : rooms) {
+            if (room != all && !rooms_too)
+                break;
             claim(same(attend_on_device(c, runs, a, true, room, room == all ? 2 : 1), a.want),
                   "%s, %s, %u x %u heads of %u, cap %g, window %u, room %zu%s", what,
                   name_of(c.s.type), c.s.n_head_kv, c.s.group, c.s.dim, (double)c.s.soft_cap,
                   c.s.window, room, order);
+        }
     });
 }
 
@@ -25,6 +29,29 @@ static void decode(const struct shape &s)
     cache c(s, {1, 40, 256, 257, 777}, 1);
     check(c, {{4, 776, 1}, {0, 0, 0}, {1, 39, 1}, {0, 0, 1}, {2, 255, 1}, {3, 256, 1}, {0, 0, 0}},
           "decode");
+}
+
+/* A prompt, from its beginning or in the middle. */
+static void prefill(const struct shape &s, uint32_t first, uint32_t n)
+{
+    cache c(s, {first + n});
+    check(c, {{0, first, n}}, "prefill", false);
+}
+
+/* Rows that are alone before, between and after runs of all lengths; two sequences share their first blocks. */
+static void mixture(const struct shape &s)
+{
+    cache c(s, {300, 290, 100, 40}, 4);
+    check(c,
+          {{2, 99, 1},
+           {0, 0, 0},
+           {0, 236, 37},
+           {3, 0, 40},
+           {1, 289, 1},
+           {0, 0, 0},
+           {2, 10, 9},
+           {1, 250, 20}},
+          "mixture", false);
 }
 
 int main()
@@ -39,5 +66,19 @@ int main()
     decode({TR_OPS_KV_Q8_0, 1, 8, 96, 30, 290});
     decode({TR_OPS_KV_F32, 2, 4, 80, 0, 0});
     decode({TR_OPS_KV_F32, 1, 1, 128, 5, 256});
+    prefill({TR_OPS_KV_F16, 2, 4, 16, 0, 0}, 0, 70);
+    prefill({TR_OPS_KV_F16, 1, 1, 64, 0, 0}, 230, 64);
+    prefill({TR_OPS_KV_F16, 1, 7, 32, 30, 100}, 480, 68);
+    prefill({TR_OPS_KV_F16, 1, 2, 128, 0, 0}, 0, 64);
+    prefill({TR_OPS_KV_F16, 1, 3, 80, 0, 0}, 100, 64);
+    prefill({TR_OPS_KV_F16, 1, 9, 256, 0, 7}, 252, 64);
+    prefill({TR_OPS_KV_Q8_0, 1, 3, 64, 0, 0}, 220, 80);
+    prefill({TR_OPS_KV_Q8_0, 1, 1, 160, 9, 40}, 250, 64);
+    prefill({TR_OPS_KV_F32, 2, 2, 48, 0, 0}, 200, 66);
+    prefill({TR_OPS_KV_F32, 1, 1, 208, 0, 0}, 0, 64);
+    mixture({TR_OPS_KV_F16, 2, 3, 32, 0, 0});
+    mixture({TR_OPS_KV_F16, 1, 8, 16, 0, 50});
+    mixture({TR_OPS_KV_Q8_0, 1, 4, 32, 20, 0});
+    mixture({TR_OPS_KV_F32, 2, 1, 16, 0, 200});
     return suite_end();
 }
