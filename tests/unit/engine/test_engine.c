@@ -2,6 +2,7 @@
 /* The engine as a process of its own, frontends and supervisor played by the test. */
 #include "engine/engine.h"
 #include "enginerig/engine_rig.h"
+#include "enginerig/late_backend.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -102,6 +103,20 @@ static struct tr_rig_req submit(uint32_t max_tokens)
             return q;
     cr_assert_fail("no open slot");
     return (struct tr_rig_req){0};
+}
+
+/* The pass that nobody asked for is waited for, or the next one finds the device at work. */
+Test(engine, a_device_warms_up_and_serves)
+{
+    tr_late.over = &tr_backend_sim;
+    start_backend(&tr_backend_late, NULL, 0);
+    cr_assert(wait_ready());
+    struct tr_rig_req q = submit(40);
+    cr_assert(wait_end(&q));
+    cr_assert_eq(tr_rig_published(&r, &q), 40);
+    tr_rig_drain(&r, TR_DRAIN_CUT);
+    cr_assert_eq(wait_for_end(), 0);
+    cr_assert_eq(tr_rig_bills(&r), 1);
 }
 
 Test(engine, serves_drains_and_exits_with_0)
