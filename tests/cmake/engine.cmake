@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 tr_unit_test(engine rope_spec m)
-tr_unit_test(engine model)
+tr_unit_test(engine model testrig)
+tr_unit_test(engine angles testrig)
+tr_unit_test(engine pass testrig)
 tr_unit_test(engine forward testrig)
 tr_unit_test(engine cached_rows testrig)
 tr_fuzz(model engine)

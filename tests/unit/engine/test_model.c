@@ -3,6 +3,7 @@
 
 #include "engine/backend.h"
 #include "testlib/gguf_write.h"
+#include "testrig/apart.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -570,4 +571,51 @@ Test(backend_cpu, parallel_runs_each_index_once)
         cr_expect(eq(int, seen[i], i < 300));
     tr_backend_cpu.close(b);
     unlink(path);
+}
+
+/* --- on a device whose memory is not the host's --- */
+
+static bool in_device(const struct tr_model *m, const void *p)
+{
+    return (uintptr_t)p - (uintptr_t)m->resident < m->weights_len;
+}
+
+/* What operations read is there; what the host reads is not. */
+Test(model, weights_are_where_the_device_finds_them)
+{
+    struct tr_errbuf err = {""};
+    for (int tied = 0; tied < 2; tied++) {
+        struct tr_dev *dev = tr_apart_open(&(struct tr_cpu_config){.n_threads = 1}, &err);
+        struct tr_gw *w = LLAMA(.output = !tied, .extra = "blk.1.attn_output.bias");
+        add_factors(w, "rope_freqs.weight", 8);
+        size_t len;
+        uint8_t *bytes = tr_gw_finish(w, &len);
+        struct tr_gguf *g = tr_gguf_parse(bytes, len, "m.gguf", &err);
+        struct tr_model *m = tr_model_load(g, "m.gguf", 0, &tr_ops_apart, dev, NULL, NULL, &err);
+        cr_assert(m != NULL, "%s", err.msg);
+        for (uint32_t i = 0; i < m->hp.n_layer; i++) {
+            const struct tr_layer *l = &m->layers[i];
+            cr_expect(in_device(m, l->attn_norm) && in_device(m, l->ffn_norm));
+            cr_expect(in_device(m, l->q.packed) && in_device(m, l->k.packed) &&
+                      in_device(m, l->v.packed) && in_device(m, l->attn_out.packed) &&
+                      in_device(m, l->gate.packed) && in_device(m, l->up.packed) &&
+                      in_device(m, l->down.packed));
+            cr_expect(i == 1 ? in_device(m, l->attn_out_bias) : !l->attn_out_bias);
+        }
+        cr_expect(in_device(m, m->token_embd.packed) && in_device(m, m->output_norm));
+        cr_expect(in_device(m, m->output.packed));
+        bool same = m->output.packed == m->token_embd.packed;
+        cr_expect(same == tied);
+        cr_expect(m->rope_freqs[0] == 8 && !in_device(m, m->rope_freqs));
+
+        float norm[64];
+        const struct tr_gguf_tensor *t = tr_gguf_tensor(g, "blk.1.ffn_norm.weight");
+        cr_assert(t->bytes <= sizeof(norm));
+        tr_ops_apart.download(dev, norm, m->layers[1].ffn_norm, t->bytes);
+        cr_expect(memcmp(norm, t->data, t->bytes) == 0);
+        tr_gguf_close(g);
+        free(bytes);
+        tr_model_free(m);
+        tr_ops_apart.close(dev);
+    }
 }
