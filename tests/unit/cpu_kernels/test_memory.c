@@ -50,11 +50,11 @@ Test(memory, rows_are_gathered_as_they_were_left)
     float *x = floats(ROWS * DIM), *want = memory(ROWS * DIM * sizeof *want);
     float *out = memory(OUT * DIM * sizeof *out), *back = memory(OUT * DIM * sizeof *back);
     for (size_t i = 0; i < ROWS * DIM; i++)
-        want[i] = x[i] * 3.0F;
+        want[i] = x[i] * 3.0F * 2.0F;
     OPS->defer(dev, true);
     OPS->scale(dev, x, 3.0F, ROWS, DIM);
     OPS->gather(dev, x, rows, OUT, DIM, out);
-    OPS->scale(dev, out, 1.0F, OUT, DIM);
+    OPS->scale(dev, out, 2.0F, OUT, DIM);
     OPS->download(dev, back, out, OUT * DIM * sizeof *out);
     for (size_t i = 0; i < OUT; i++)
         cr_expect_eq(memcmp(back + i * DIM, want + rows[i] * DIM, DIM * sizeof *x), 0, "row %zu",

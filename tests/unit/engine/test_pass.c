@@ -10,10 +10,10 @@
 #include <string.h>
 
 static const struct tr_pass_bounds bounds = {
-    .n_vocab = 100, .n_ctx = 128, .n_kv_blocks = 12, .max_rows = 9, .max_out = 8, .max_seqs = 3};
+    .n_vocab = 100, .n_ctx = 160, .n_kv_blocks = 15, .max_rows = 9, .max_out = 8, .max_seqs = 3};
 
-static const uint32_t blocks[] = {3, 1, 4, 11, 5, 9, 2, 6, 7, 8, 10, 0};
-static const struct tr_kv_table tables[] = {{blocks, 4}, {blocks + 4, 4}, {blocks + 8, 4}};
+static const uint32_t blocks[] = {3, 1, 4, 11, 5, 9, 2, 6, 7, 8, 10, 0, 14, 13, 12};
+static const struct tr_kv_table tables[] = {{blocks, 5}, {blocks + 5, 5}, {blocks + 10, 5}};
 
 /* Two rows of one sequence across two blocks, one of another, and logits in an order of their own. */
 static const struct tr_batch_row rows[] = {
@@ -139,7 +139,7 @@ Test(pass, the_largest_one_has_room)
     struct tr_batch_row many[9];
     struct test t = open_test(true);
     for (uint32_t i = 0; i < 9; i++)
-        many[i] = (struct tr_batch_row){i, 125 + i % 3, i / 3, i < 8 ? 7 - i : TR_NO_LOGITS};
+        many[i] = (struct tr_batch_row){i, 157 + i % 3, i / 3, i < 8 ? 7 - i : TR_NO_LOGITS};
     set(&t, &(struct tr_batch){many, 9, tables, 3, 8}, 9, 8);
     const struct tr_place *places = seen(&t, t.p.places);
     for (uint32_t i = 0; i < 9; i++)
