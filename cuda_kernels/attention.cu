@@ -3,7 +3,8 @@
 #include "cuda_kernels/attention.cuh"
 
 /* Below this all rows are the decode kernel's, which splits them over the context: a prefill tile goes through
- * its context alone, and few tiles would leave most of the device without work. */
+ * its context alone, and few tiles would leave most of the device without work.  So are those of a pass that is
+ * recorded, which is decode: there the prefill kernel would find nothing to do, two microseconds a layer. */
 enum { PREFILL_ROWS = 64 };
 
 /* Rows whose queries fill a prefill tile of so many. */
@@ -20,6 +21,7 @@ void tr_cuda_attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t laye
                        uint32_t n_head, const struct tr_attend_params *p, float *out)
 {
     struct tr_attend_args a = {};
+    bool fast = !dev->exact && kv->type == TR_OPS_KV_F16;
     a.kv = tr_kv_layer_of(kv, layer);
     a.type = kv->type;
     a.places = places;
@@ -28,7 +30,7 @@ void tr_cuda_attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t laye
     a.n_rows = n_rows;
     a.n_head = n_head;
     a.group = n_head / kv->n_head_kv;
-    a.tile = n_rows >= PREFILL_ROWS ? tile_rows(32, a.group) : 0;
+    a.tile = n_rows >= PREFILL_ROWS && !dev->recording ? tile_rows(fast ? 64 : 32, a.group) : 0;
     a.scale = p->scale;
     a.cap = p->soft_cap;
     a.uncap = p->soft_cap > 0 ? 1.0f / p->soft_cap : 0;
@@ -43,6 +45,8 @@ void tr_cuda_attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t laye
         part.n_rows = n_rows - r < TR_DECODE_ROWS ? n_rows - r : (uint32_t)TR_DECODE_ROWS;
         tr_attend_decode(dev, &part);
     }
-    if (a.tile)
+    if (a.tile && fast)
+        tr_attend_prefill_fast(dev, &a);
+    else if (a.tile)
         tr_attend_prefill(dev, &a);
 }

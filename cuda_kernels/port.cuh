@@ -37,6 +37,19 @@ __device__ __forceinline__ uint16_t tr_to_half(float f)
 {
     return __half_as_ushort(__float2half_rn(f));
 }
+/* Two floats as halves in a word, the first one low. */
+__device__ __forceinline__ uint32_t tr_to_halves(float low, float high)
+{
+    __half2 h = __floats2half2_rn(low, high);
+    return (uint32_t)__half_as_ushort(__high2half(h)) << 16 | __half_as_ushort(__low2half(h));
+}
+/* 2^x, off by 2^-22 of it; 0 where it would be subnormal. */
+__device__ __forceinline__ float tr_exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 
 /* A float's bits. */
 __device__ __forceinline__ uint32_t tr_bits_of(float f)
@@ -90,7 +103,16 @@ __device__ __forceinline__ void tr_ldmatrix4(uint32_t r[4], const void *row)
                  : "r"(from)
                  : "memory");
 }
-/* The same with two matrices; the lanes from 16 on say nothing. */
+/* The same of matrices of halves, turned: the halves 2 (l % 4) and the next one of column l / 4. */
+__device__ __forceinline__ void tr_ldmatrix4_trans(uint32_t r[4], const void *row)
+{
+    unsigned from = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(from)
+                 : "memory");
+}
+/* The same as tr_ldmatrix4 with two matrices; the lanes from 16 on say nothing. */
 __device__ __forceinline__ void tr_ldmatrix2(uint32_t r[2], const void *row)
 {
     unsigned from = (unsigned)__cvta_generic_to_shared(row);
@@ -165,6 +187,15 @@ inline uint16_t tr_to_half(float f)
     return tr_f32_to_f16(f);
 }
 
+inline uint32_t tr_to_halves(float low, float high)
+{
+    return (uint32_t)tr_to_half(high) << 16 | tr_to_half(low);
+}
+inline float tr_exp2_fast(float x)
+{
+    return x < -126 ? 0 : exp2f(x);
+}
+
 inline uint32_t tr_bits_of(float f)
 {
     uint32_t bits;
@@ -209,16 +240,31 @@ struct ldmatrix_arg {
     uint32_t *r;
     const void *row;
 };
+/* Row r of matrix m. */
+inline const char *ldmatrix_row(void *const arg[WARP], unsigned m, unsigned r)
+{
+    const char *row = (const char *)((const ldmatrix_arg *)arg[8 * m + r])->row;
+    if ((uintptr_t)row % 16) {
+        fprintf(stderr, "cuda_on_cpu: ldmatrix of a row at %p\n", (const void *)row);
+        abort();
+    }
+    return row;
+}
 template <int N> void do_ldmatrix(void *const arg[WARP], uint32_t)
 {
     for (unsigned l = 0; l < WARP; l++)
-        for (unsigned m = 0; m < N; m++) {
-            const char *row = (const char *)((const ldmatrix_arg *)arg[8 * m + l / 4])->row;
-            if ((uintptr_t)row % 16) {
-                fprintf(stderr, "cuda_on_cpu: ldmatrix of a row at %p\n", (const void *)row);
-                abort();
-            }
-            memcpy(&((const ldmatrix_arg *)arg[l])->r[m], row + 4 * (l % 4), 4);
+        for (unsigned m = 0; m < N; m++)
+            memcpy(&((const ldmatrix_arg *)arg[l])->r[m],
+                   ldmatrix_row(arg, m, l / 4) + 4 * (l % 4), 4);
+}
+inline void do_ldmatrix_trans(void *const arg[WARP], uint32_t)
+{
+    for (unsigned l = 0; l < WARP; l++)
+        for (unsigned m = 0; m < 4; m++) {
+            uint16_t h[2];
+            for (unsigned i = 0; i < 2; i++)
+                memcpy(&h[i], ldmatrix_row(arg, m, 2 * (l % 4) + i) + 2 * (l / 4), 2);
+            memcpy(&((const ldmatrix_arg *)arg[l])->r[m], h, 4);
         }
 }
 
@@ -292,6 +338,11 @@ inline void tr_ldmatrix4(uint32_t r[4], const void *row)
 {
     tr_cuda::ldmatrix_arg a = {r, row};
     tr_cuda::meet("ldmatrix.x4", ~0u, &a, tr_cuda::do_ldmatrix<4>);
+}
+inline void tr_ldmatrix4_trans(uint32_t r[4], const void *row)
+{
+    tr_cuda::ldmatrix_arg a = {r, row};
+    tr_cuda::meet("ldmatrix.x4.trans", ~0u, &a, tr_cuda::do_ldmatrix_trans);
 }
 inline void tr_ldmatrix2(uint32_t r[2], const void *row)
 {

@@ -4,6 +4,7 @@
 set(suite
   activations
   attention
+  attention_fast
   elements
   embedding
   kv
