@@ -78,6 +78,11 @@ void tr_cuda_gather(struct tr_dev *dev, const float *x, const uint32_t *rows, ui
 void tr_cuda_note_ids(struct tr_dev *dev, const struct tr_kv *kv, const struct tr_place *places,
                       const uint32_t *tokens, uint32_t n_rows);
 
+/* products.cu */
+void tr_cuda_matmul(struct tr_dev *dev, const struct tr_mat *w, const struct tr_act *a, float *out);
+void tr_cuda_matmul_n(struct tr_dev *dev, uint32_t n, const struct tr_mat *const *w,
+                      const struct tr_act *a, float *const *out);
+
 /* quantise.cu */
 size_t tr_cuda_act_bytes(const struct tr_dev *dev, uint32_t max_rows, uint32_t dim);
 void tr_cuda_act_init(struct tr_dev *dev, struct tr_act *a, uint32_t max_rows, uint32_t dim,

@@ -10,6 +10,7 @@ set(suite
   kv
   norms
   places
+  products
   runtime
   strips
 )

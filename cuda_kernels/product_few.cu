@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_kernels/product_few.cu - matrix products of 1 to 16 rows: decoding (matmul of cpu_kernels/ops.h).
+ *
+ * What limits it: the weights' bytes, each read once.  So the questions are how many bytes are under way, and
+ * whether the instructions that a byte costs fit beside them.  (All figures are arithmetic, none is measured.)
+ *
+ * Launch: a block of 8 warps has one strip (32 outputs) and all of K; the blocks are the strips of all matrices
+ * that read the same rows and have the same type (q, k, v; gate and up).  4,096 outputs are 128 blocks for 132
+ * processors, 14,336 twice are 896, a vocabulary of 128k 4,000: the processors take the next one when one is
+ * done, and two or more stand on a processor, so that one's beginning (activations, first bytes) is another's
+ * middle.
+ *
+ * K is shared: a unit is 2 or 4 K-blocks (1.2 to 2.5 KB) with the activations that meet them, and in a round
+ * each warp has one, which it alone copies (cp.async, a ring of 2 to 4 units a warp), so nobody waits for
+ * others' bytes.  By Little's law an H200 wants 4.8 TB/s * 0.7 us = 3.4 MB under way, 26 KB a processor; a
+ * block's ring is 64 KB at most, of which the units but one are under way: 32 KB and more, twice that with two
+ * blocks.  An A100 (2 TB/s, 108 processors) wants half of it.
+ *
+ * Products of a unit are exact whole numbers on the tensor cores: m16n8k32 with weights as the 16 rows and
+ * activations as the 8 columns (as many as there are; the others are copies of the first ones), so one row of
+ * activations costs what eight do: 2 instructions a K-block of the strip (of types with a scale for 16 elements
+ * 4 of half the depth), where dp4a would take 8 a row on a pipe of half the rate.  In front of them are per
+ * K-block about 12 instructions that spread the bits out and 6 that fetch them.  A processor of an H200 gets
+ * 20 bytes a clock, a K-block of Q4_0 in 28 clocks, that is in 112 issue slots; it takes about 40 of them with
+ * one row, 70 with 8, 120 with 16 (Q8_0: of 210).
+ *
+ * The sum over K has an order (N2), the sums of units have none: warps leave them in shared memory, meet, and
+ * then a thread goes through the K-blocks of the round for one or two rows of an output, in order, with the
+ * accumulator in a register: three loads, two conversions, a product and an fmaf.  There are two such buffers,
+ * so those that add meet the others one round later only (with 16 rows one: shared memory is short, and all
+ * add).  The longest chain, 14,336 / 32 fmaf, is under 2 us beside 10 us of bytes.
+ *
+ * Float types: no tensor cores; a lane has an output and makes the sum of each K-block by fmaf, from zero, and
+ * the threads that add go through those sums.  One instruction an element and row, so beyond 8 rows it is these
+ * that limit, not bytes.
+ *
+ * What it does not do: with 16 rows activations are as many bytes as a strip of 4-bit weights, and come from the
+ * second cache once a strip; two strips a block would halve that, and the number of blocks.  Fewer than 64
+ * strips (1,024 outputs alone) do not fill a device.
+ *
+ * Bits: fmaf(2^n * sum, scale / 2^n * d, acc) is fmaf(sum, scale * d, acc): no number is near the ends of
+ * the exponent's range (N3, and F16 scales).  2^n is where the bits of a signed quant lie in a byte
+ * (strip.h). */
+#include "cuda_kernels/product.cuh"
+#include "cuda_kernels/strip.h"
+
+extern "C" {
+#include "base/assert.h"
+}
+
+static constexpr uint32_t WARP = 32, WARPS = 8, THREADS = WARPS * WARP, RING = 64 << 10;
+
+/* A launch: matrices of one type that meet the same rows. */
+struct job {
+    struct {
+        const uint8_t *packed;
+        float *out;
+        uint32_t n_out;
+        uint32_t first; /* its first strip in the count over all */
+    } part[TR_OPS_PRODUCTS];
+    uint32_t n_parts;
+    uint32_t n_in;
+    uint32_t n_rows;
+    struct tr_act a;
+};
+
+/* Shapes for a type T and up to R rows. */
+template <enum tr_tensor_type T, uint32_t R> struct shape {
+    static constexpr bool FLOATS = tr_cuda_low(T) == 0;
+    /* What is multiplied beside the sums: the weights' scale with the activations', and a minimum with what it
+     * is for; of Q2_K that are two sums of activations. */
+    static constexpr uint32_t N =
+        FLOATS ? 0 : 1 + tr_cuda_mins(T) + (tr_cuda_mins(T) && tr_cuda_halves(T));
+    /* Bytes of a K-block, and K-blocks of a unit. */
+    static constexpr uint32_t BLOCK =
+        FLOATS ? TR_CUDA_K * TR_CUDA_STRIP * tr_cuda_element(T) : tr_cuda_block_bytes(T);
+    static constexpr uint32_t UNIT = FLOATS ? 1 : R >= 8 || BLOCK > 800 ? 2 : 4;
+    /* A unit in the ring: the head of its super-block, weights, rows of activations (16 bytes longer, so that
+     * each begins in another bank), their numbers [N][UNIT][R]. */
+    static constexpr uint32_t HEAD = tr_cuda_head_bytes(T);
+    static constexpr uint32_t X_AT = HEAD + UNIT * BLOCK;
+    static constexpr uint32_t X_ROW = FLOATS ? TR_CUDA_K * 4 : UNIT * TR_CUDA_K + 16;
+    static constexpr uint32_t NUMBERS_AT = X_AT + R * X_ROW;
+    static constexpr uint32_t STAGE = (NUMBERS_AT + N * UNIT * R * 4 + 15) / 16 * 16;
+    static constexpr uint32_t FIT = RING / (WARPS * STAGE);
+    static constexpr uint32_t STAGES = FIT < 2 ? 2 : FIT > 4 ? 4 : FIT;
+    /* A round's sums [K-block][32 R], numbers of the weights [N][K-block][32], of activations
+     * [N][K-block][R]. */
+    static constexpr uint32_t SLOTS = WARPS * UNIT;
+    static constexpr uint32_t OF_WEIGHTS_AT = SLOTS * TR_CUDA_STRIP * R * 4;
+    static constexpr uint32_t OF_X_AT = OF_WEIGHTS_AT + N * SLOTS * TR_CUDA_STRIP * 4;
+    static constexpr uint32_t BUFFER = OF_X_AT + N * SLOTS * R * 4;
+    static constexpr uint32_t BUFFERS = R == 16 ? 1 : 2;
+    static constexpr uint32_t BUFFERS_AT = WARPS * STAGES * STAGE;
+    static constexpr uint32_t SHARED = BUFFERS_AT + BUFFERS * BUFFER;
+    /* A thread adds for so many rows of an output. */
+    static constexpr uint32_t PER_THREAD = R == 1 ? 1 : 2;
+    /* A signed quant lies at the top of its byte. */
+    static constexpr uint32_t UP = tr_cuda_signed(T) ? 8 - tr_cuda_low(T) - tr_cuda_high(T) : 0;
+};
+
+static __device__ uint32_t word(const void *p)
+{
+    return *(const uint32_t *)p;
+}
+
+/* Where the sum of row r of an output is among those of a K-block: rows by eights, so that what a warp writes
+ * at once and reads at once lies together. */
+template <uint32_t R> static __device__ uint32_t sum_at(uint32_t output, uint32_t r)
+{
+    return R == 16 ? r / 8 * 256 + output * 8 + r % 8 : output * R + r;
+}
+
+/* ---- what a warp fetches ---- */
+
+/* n pieces of 16 bytes, at most MOST. */
+template <uint32_t MOST>
+static __device__ void copy(uint8_t *to, const uint8_t *from, uint32_t n, uint32_t lane)
+{
+    TR_UNROLL
+    for (uint32_t i = 0; i < (MOST + WARP - 1) / WARP; i++)
+        if (i * WARP + lane < n)
+            tr_copy16(to + (i * WARP + lane) * 16, from + (i * WARP + lane) * 16);
+}
+
+/* Of K-blocks [first, first + n) the numbers that a row has. */
+template <uint32_t UNIT, uint32_t R>
+static __device__ void copy_numbers(uint8_t *to, const void *from, const struct job &j,
+                                    uint32_t first, uint32_t n, uint32_t lane)
+{
+    const uint32_t row = lane / UNIT, i = lane % UNIT;
+    if (row < R && row < j.n_rows && i < n)
+        tr_copy4(to + (i * R + row) * 4,
+                 (const uint8_t *)from + ((size_t)row * (j.n_in / TR_CUDA_K) + first + i) * 4);
+}
+
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ void fetch_floats(const struct job &j, const uint8_t *strip, uint32_t block,
+                                    uint8_t *stage, uint32_t lane)
+{
+    typedef shape<T, R> S;
+    const uint32_t per = 16 / tr_cuda_element(T);
+    const uint32_t k = block * TR_CUDA_K + lane;
+    const uint32_t left = (j.n_in - block * TR_CUDA_K + per - 1) / per * TR_CUDA_STRIP;
+    copy<S::BLOCK / 16>(stage, strip + (size_t)block * S::BLOCK,
+                        left < S::BLOCK / 16 ? left : S::BLOCK / 16, lane);
+    TR_UNROLL
+    for (uint32_t r = 0; r < R; r++)
+        if (r < j.n_rows && k < j.n_in)
+            tr_copy4(stage + S::X_AT + r * S::X_ROW + lane * 4, j.a.x + (size_t)r * j.n_in + k);
+}
+
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ void fetch_quants(const struct job &j, const uint8_t *strip, uint32_t first,
+                                    uint32_t n, uint8_t *stage, uint32_t lane)
+{
+    typedef shape<T, R> S;
+    constexpr uint32_t PER_ROW = S::UNIT * 2;
+    if constexpr (S::HEAD > 0)
+        copy<S::HEAD / 16>(stage, strip + tr_cuda_head_at(T, first), S::HEAD / 16, lane);
+    copy<S::UNIT * S::BLOCK / 16>(stage + S::HEAD, strip + tr_cuda_block_at(T, first),
+                                  n * (S::BLOCK / 16), lane);
+    TR_UNROLL
+    for (uint32_t i = lane; i < R * PER_ROW; i += WARP) {
+        const uint32_t row = i / PER_ROW, piece = i % PER_ROW;
+        if (row < j.n_rows && piece < 2 * n)
+            tr_copy16(stage + S::X_AT + row * S::X_ROW + piece * 16,
+                      j.a.q + (size_t)row * j.n_in + first * TR_CUDA_K + piece * 16);
+    }
+    uint8_t *numbers = stage + S::NUMBERS_AT;
+    copy_numbers<S::UNIT, R>(numbers, j.a.d, j, first, n, lane);
+    if (S::N == 2)
+        copy_numbers<S::UNIT, R>(numbers + S::UNIT * R * 4, j.a.s, j, first, n, lane);
+    if (S::N == 3) {
+        copy_numbers<S::UNIT, R>(numbers + S::UNIT * R * 4, j.a.low, j, first, n, lane);
+        copy_numbers<S::UNIT, R>(numbers + 2 * S::UNIT * R * 4, j.a.sum, j, first, n, lane);
+    }
+}
+
+/* K-blocks of unit u, of n_blocks in all. */
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ uint32_t unit_len(uint32_t u, uint32_t n_blocks)
+{
+    const uint32_t first = u * shape<T, R>::UNIT;
+    const uint32_t left = first < n_blocks ? n_blocks - first : 0;
+    return left < shape<T, R>::UNIT ? left : shape<T, R>::UNIT;
+}
+
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ void fetch(const struct job &j, const uint8_t *strip, uint32_t u,
+                             uint32_t n_blocks, uint8_t *stage, uint32_t lane)
+{
+    typedef shape<T, R> S;
+    const uint32_t n = unit_len<T, R>(u, n_blocks);
+    if (n) {
+        if constexpr (S::FLOATS)
+            fetch_floats<T, R>(j, strip, u, stage, lane);
+        else
+            fetch_quants<T, R>(j, strip, u * S::UNIT, n, stage, lane);
+    }
+    tr_copy_commit(); /* an empty group too: they are counted */
+}
+
+/* ---- products ---- */
+
+/* Of the outputs 8 m + lane / 4 the groups lane % 4 (lo) and 4 + lane % 4 (hi), a quant in a byte. */
+template <enum tr_tensor_type T>
+static __device__ void spread(const uint8_t *block, uint32_t lane, uint32_t lo[4], uint32_t hi[4])
+{
+    constexpr uint32_t LOW = tr_cuda_low(T), HIGH = tr_cuda_high(T), UP = shape<T, 1>::UP;
+    const uint32_t p = lane % 4;
+    const uint8_t *upper = block + tr_cuda_high_at(T);
+    TR_UNROLL
+    for (uint32_t m = 0; m < 4; m++) {
+        const uint32_t output = 8 * m + lane / 4;
+        if constexpr (LOW == 8) {
+            lo[m] = word(block + m * 128 + lane * 4);
+            hi[m] = word(block + 512 + m * 128 + lane * 4);
+        } else if constexpr (LOW == 4) {
+            const uint32_t w = word(block + m * 128 + lane * 4), mask = 0x0f0f0f0fu << UP;
+            lo[m] = w << UP & mask;
+            hi[m] = (UP == 4 ? w : w >> (4 - UP)) & mask;
+        } else {
+            lo[m] = (word(block + output * 8) >> 2 * p & 0x03030303u) << UP;
+            hi[m] = (word(block + output * 8 + 4) >> 2 * p & 0x03030303u) << UP;
+        }
+        if constexpr (HIGH == 2) {
+            lo[m] |= (word(upper + output * 8) >> 2 * p & 0x03030303u) << (UP + LOW);
+            hi[m] |= (word(upper + output * 8 + 4) >> 2 * p & 0x03030303u) << (UP + LOW);
+        } else if constexpr (HIGH == 1) {
+            const uint32_t w = word(upper + output * 4) >> p;
+            lo[m] |= (w & 0x01010101u) << (UP + LOW);
+            hi[m] |= (w >> 4 & 0x01010101u) << (UP + LOW);
+        }
+    }
+}
+
+/* Scale of half h of an output's K-block, of types that have two. */
+template <enum tr_tensor_type T>
+static __device__ int half_scale(const uint8_t *block, uint32_t h, uint32_t output)
+{
+    const uint8_t byte = block[tr_cuda_scale_at(T) + h * TR_CUDA_STRIP + output];
+    return tr_cuda_mins(T) ? byte & 15 : (int8_t)byte;
+}
+
+/* Sixteen outputs from 16 t on, 8 rows from 8 c on: d as a tensor core leaves it. */
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ void multiply(const uint8_t *block, const uint8_t *x, uint32_t t, uint32_t c,
+                                const uint32_t lo[4], const uint32_t hi[4], uint32_t lane, int d[4])
+{
+    const uint8_t *row = x + (8 * c + lane / 4) % R * shape<T, R>::X_ROW + lane % 4 * 4;
+    const uint32_t a[4] = {lo[2 * t], lo[2 * t + 1], hi[2 * t], hi[2 * t + 1]};
+    const uint32_t b[2] = {word(row), word(row + 16)};
+    d[0] = d[1] = d[2] = d[3] = 0;
+    if (!tr_cuda_halves(T)) {
+        tr_mma_s8(d, a, b);
+        return;
+    }
+    int e[4] = {0, 0, 0, 0};
+    tr_mma_s8_16(d, a, b[0]);
+    tr_mma_s8_16(e, a + 2, b[1]);
+    TR_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t output = 16 * t + i / 2 * 8 + lane / 4;
+        d[i] = d[i] * half_scale<T>(block, 0, output) + e[i] * half_scale<T>(block, 1, output);
+    }
+}
+
+/* The sums of a K-block, to where they are added from. */
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ void block_sums(const uint8_t *block, const uint8_t *x, uint32_t lane, int *sums)
+{
+    uint32_t lo[4] = {}, hi[4] = {};
+    spread<T>(block, lane, lo, hi);
+    TR_UNROLL
+    for (uint32_t t = 0; t < 2; t++)
+        TR_UNROLL
+    for (uint32_t c = 0; c < (R + 7) / 8; c++) {
+        int d[4];
+        multiply<T, R>(block, x, t, c, lo, hi, lane, d);
+        const uint32_t output = 16 * t + lane / 4, row = 8 * c + lane % 4 * 2;
+        if (row >= R)
+            continue;
+        sums[sum_at<R>(output, row)] = d[0];
+        sums[sum_at<R>(output + 8, row)] = d[2];
+        if (R > 1) {
+            sums[sum_at<R>(output, row) + 1] = d[1];
+            sums[sum_at<R>(output + 8, row) + 1] = d[3];
+        }
+    }
+}
+
+/* Scale and minimum of the output `lane`, as they are multiplied: words [N] at strides of SLOTS * 32. */
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ void weight_numbers(const uint8_t *head, const uint8_t *block, uint32_t lane,
+                                      uint32_t *to)
+{
+    constexpr uint32_t STRIDE = shape<T, R>::SLOTS * TR_CUDA_STRIP;
+    const uint8_t *small = block + tr_cuda_scale_at(T);
+    const uint16_t *f16 = (const uint16_t *)(tr_cuda_super(T) ? head : small);
+    float d = tr_from_half(f16[lane]);
+    float m = tr_cuda_mins(T) ? tr_from_half(f16[TR_CUDA_STRIP + lane]) : 0.0f;
+    if (tr_cuda_super(T))
+        m = 0.0f - m;
+    if (tr_cuda_super(T) && !tr_cuda_halves(T)) {
+        d *= (float)small[lane];
+        m *= (float)small[TR_CUDA_STRIP + lane];
+    }
+    to[0] = tr_bits_of(d * (1.0f / (1 << shape<T, R>::UP)));
+    if (tr_cuda_mins(T))
+        to[STRIDE] = tr_bits_of(m);
+    if (tr_cuda_mins(T) && tr_cuda_halves(T))
+        to[2 * STRIDE] = small[lane] >> 4 | (uint32_t)(small[TR_CUDA_STRIP + lane] >> 4) << 16;
+}
+
+/* A unit of quants: sums and numbers of its n K-blocks into the slots from `slot` on. */
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ void quant_unit(const uint8_t *stage, uint32_t n, uint32_t slot, uint8_t *buffer,
+                                  uint32_t lane)
+{
+    typedef shape<T, R> S;
+    int *sums = (int *)buffer + slot * TR_CUDA_STRIP * R;
+    uint32_t *of_weights = (uint32_t *)(buffer + S::OF_WEIGHTS_AT) + slot * TR_CUDA_STRIP;
+    uint32_t *of_x = (uint32_t *)(buffer + S::OF_X_AT) + slot * R;
+    TR_UNROLL
+    for (uint32_t i = 0; i < S::UNIT; i++) {
+        if (i >= n)
+            break;
+        const uint8_t *block = stage + S::HEAD + i * S::BLOCK;
+        block_sums<T, R>(block, stage + S::X_AT + i * TR_CUDA_K, lane,
+                         sums + i * TR_CUDA_STRIP * R);
+        weight_numbers<T, R>(stage, block, lane, of_weights + i * TR_CUDA_STRIP + lane);
+    }
+    if (lane < S::UNIT * R) {
+        const uint32_t *from = (const uint32_t *)(stage + S::NUMBERS_AT) + lane;
+        TR_UNROLL
+        for (uint32_t i = 0; i < S::N; i++)
+            of_x[i * S::SLOTS * R + lane] = from[i * S::UNIT * R];
+    }
+}
+
+/* Eight or four elements of a float type, from 16 bytes. */
+template <enum tr_tensor_type T> static __device__ void widen(const uint8_t *p, float w[8])
+{
+    const uint4 v = *(const uint4 *)p;
+    const uint32_t u[4] = {v.x, v.y, v.z, v.w};
+    TR_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        if (T == TR_T_F32) {
+            w[i] = tr_float_of(u[i]);
+        } else if (T == TR_T_BF16) {
+            w[2 * i] = tr_float_of(u[i] << 16);
+            w[2 * i + 1] = tr_float_of(u[i] & 0xffff0000u);
+        } else {
+            w[2 * i] = tr_from_half((uint16_t)u[i]);
+            w[2 * i + 1] = tr_from_half((uint16_t)(u[i] >> 16));
+        }
+    }
+}
+
+/* A K-block of floats, n elements of it where it is not WHOLE: the output `lane` of all rows. */
+template <enum tr_tensor_type T, uint32_t R, bool WHOLE>
+static __device__ void float_sums(const uint8_t *weights, const float *x, uint32_t n, float sum[R])
+{
+    constexpr uint32_t PER = 16 / tr_cuda_element(T);
+    TR_UNROLL
+    for (uint32_t k = 0; k < TR_CUDA_K; k += PER) {
+        float w[8];
+        if (!WHOLE && k >= n)
+            break;
+        widen<T>(weights + k * (TR_CUDA_STRIP * 16 / PER), w);
+        TR_UNROLL
+        for (uint32_t i = 0; i < PER; i++)
+            if (WHOLE || k + i < n)
+                TR_UNROLL
+        for (uint32_t r = 0; r < R; r++)
+            sum[r] = fmaf(x[r * TR_CUDA_K + k + i], w[i], sum[r]);
+    }
+}
+
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ void float_unit(const uint8_t *stage, uint32_t n, uint32_t slot, uint8_t *buffer,
+                                  uint32_t lane)
+{
+    const float *x = (const float *)(stage + shape<T, R>::X_AT);
+    float *sums = (float *)buffer + slot * TR_CUDA_STRIP * R;
+    float sum[R];
+    TR_UNROLL
+    for (uint32_t r = 0; r < R; r++)
+        sum[r] = 0.0f;
+    if (n >= TR_CUDA_K)
+        float_sums<T, R, true>(stage + lane * 16, x, n, sum);
+    else
+        float_sums<T, R, false>(stage + lane * 16, x, n, sum);
+    TR_UNROLL
+    for (uint32_t r = 0; r < R; r++)
+        sums[sum_at<R>(lane, r)] = sum[r];
+}
+
+/* ---- the sum over K ---- */
+
+/* One K-block more (add_block of cpu_kernels/generic.c): w and x are at their first numbers. */
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ float add(uint32_t sum, const uint32_t *w, const uint32_t *x, float acc)
+{
+    constexpr uint32_t W = shape<T, R>::SLOTS * TR_CUDA_STRIP, X = shape<T, R>::SLOTS * R;
+    if (shape<T, R>::FLOATS)
+        return acc + tr_float_of(sum);
+    const float d = tr_float_of(x[0]);
+    acc = fmaf((float)(int)sum, tr_float_of(w[0]) * d, acc);
+    if (tr_cuda_mins(T) && tr_cuda_halves(T)) {
+        const uint32_t low = x[X], high = x[2 * X] - low;
+        const uint32_t mins = (w[2 * W] & 0xffff) * low + (w[2 * W] >> 16) * high;
+        return fmaf((float)(int)mins, tr_float_of(w[W]) * d, acc);
+    }
+    return tr_cuda_mins(T) ? fmaf(tr_float_of(w[W]), tr_float_of(x[X]), acc) : acc;
+}
+
+/* The n K-blocks of a round, of the rows and the output that a thread adds for. */
+template <enum tr_tensor_type T, uint32_t R>
+static __device__ void add_round(const uint8_t *buffer, uint32_t n, uint32_t output, uint32_t row,
+                                 float acc[2])
+{
+    typedef shape<T, R> S;
+    const uint32_t *sums = (const uint32_t *)buffer + sum_at<R>(output, row);
+    const uint32_t *w = (const uint32_t *)(buffer + S::OF_WEIGHTS_AT) + output;
+    const uint32_t *x = (const uint32_t *)(buffer + S::OF_X_AT) + row;
+    TR_UNROLL_BY(8)
+    for (uint32_t i = 0; i < n; i++)
+        TR_UNROLL
+    for (uint32_t r = 0; r < S::PER_THREAD; r++)
+        acc[r] = add<T, R>(sums[i * TR_CUDA_STRIP * R + r], w + i * TR_CUDA_STRIP, x + i * R + r,
+                           acc[r]);
+}
+
+template <enum tr_tensor_type T, uint32_t R>
+static __global__ void __launch_bounds__(THREADS) few(const struct job j)
+{
+    typedef shape<T, R> S;
+    TR_SHARED_GIVEN(shared);
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    uint32_t part = 0;
+    for (uint32_t i = 1; i < j.n_parts; i++)
+        part = blockIdx.x >= j.part[i].first ? i : part;
+    const uint32_t s = blockIdx.x - j.part[part].first;
+    const uint8_t *strip = j.part[part].packed + s * tr_cuda_strip_bytes(T, j.n_in);
+    const uint32_t n_blocks = (j.n_in + TR_CUDA_K - 1) / TR_CUDA_K;
+    uint8_t *ring = shared + warp * S::STAGES * S::STAGE;
+
+    /* Whom a thread adds for: neighbours have the next rows of an output. */
+    const uint32_t at = threadIdx.x * S::PER_THREAD;
+    const uint32_t output = R == 16 ? at % 256 / 8 : at / R;
+    const uint32_t row = R == 16 ? at / 256 * 8 + at % 8 : at % R;
+    const bool adds = at < TR_CUDA_STRIP * R && row < j.n_rows;
+    float acc[2] = {0.0f, 0.0f};
+
+    for (uint32_t i = 0; i + 1 < S::STAGES; i++)
+        fetch<T, R>(j, strip, i * WARPS + warp, n_blocks, ring + i * S::STAGE, lane);
+    uint32_t stage = 0, next = S::STAGES - 1, buffer = 0;
+    for (uint32_t first = 0; first < n_blocks; first += S::SLOTS) {
+        const uint32_t u = first / S::UNIT + warp, n = unit_len<T, R>(u, n_blocks);
+        uint8_t *sums = shared + S::BUFFERS_AT + buffer * S::BUFFER;
+        fetch<T, R>(j, strip, u + (S::STAGES - 1) * WARPS, n_blocks, ring + next * S::STAGE, lane);
+        tr_copy_wait<S::STAGES - 1>();
+        __syncwarp();
+        if constexpr (S::FLOATS) {
+            if (n)
+                float_unit<T, R>(ring + stage * S::STAGE, j.n_in - u * TR_CUDA_K, warp, sums, lane);
+        } else {
+            quant_unit<T, R>(ring + stage * S::STAGE, n, warp * S::UNIT, sums, lane);
+        }
+        __syncthreads();
+        if (adds)
+            add_round<T, R>(sums, n_blocks - first < S::SLOTS ? n_blocks - first : S::SLOTS, output,
+                            row, acc);
+        /* With one buffer the next round's sums wait until these are added. */
+        if (S::BUFFERS == 1)
+            __syncthreads();
+        buffer = (buffer + 1) % S::BUFFERS;
+        stage = (stage + 1) % S::STAGES;
+        next = (next + 1) % S::STAGES;
+    }
+    const uint32_t column = s * TR_CUDA_STRIP + output;
+    TR_UNROLL
+    for (uint32_t r = 0; r < S::PER_THREAD; r++)
+        if (adds && row + r < j.n_rows && column < j.part[part].n_out)
+            j.part[part].out[(size_t)(row + r) * j.part[part].n_out + column] = acc[r];
+}
+
+/* ---- launches ---- */
+
+template <enum tr_tensor_type T, uint32_t R>
+static void launch(struct tr_dev *dev, const struct job &j, uint32_t n_strips)
+{
+    static bool allowed; /* more shared memory than a kernel may have unasked */
+    const int shared = shape<T, R>::SHARED;
+    if (!allowed)
+        (void)cudaFuncSetAttribute(few<T, R>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    allowed = true;
+    TR_LAUNCH((few<T, R>), dim3(n_strips), dim3(THREADS), shared, dev->stream, j);
+}
+
+template <enum tr_tensor_type T>
+static void launch_rows(struct tr_dev *dev, const struct job &j, uint32_t n_strips)
+{
+    if (j.n_rows == 1)
+        launch<T, 1>(dev, j, n_strips);
+    else if (j.n_rows <= 4)
+        launch<T, 4>(dev, j, n_strips);
+    else if (j.n_rows <= 8)
+        launch<T, 8>(dev, j, n_strips);
+    else
+        launch<T, 16>(dev, j, n_strips);
+}
+
+static void launch_type(struct tr_dev *dev, enum tr_tensor_type type, const struct job &j,
+                        uint32_t n_strips)
+{
+    switch ((int)type) {
+    case TR_T_F32:
+        return launch_rows<TR_T_F32>(dev, j, n_strips);
+    case TR_T_F16:
+        return launch_rows<TR_T_F16>(dev, j, n_strips);
+    case TR_T_BF16:
+        return launch_rows<TR_T_BF16>(dev, j, n_strips);
+    case TR_T_Q8_0:
+        return launch_rows<TR_T_Q8_0>(dev, j, n_strips);
+    case TR_T_Q4_0:
+        return launch_rows<TR_T_Q4_0>(dev, j, n_strips);
+    case TR_T_Q4_1:
+        return launch_rows<TR_T_Q4_1>(dev, j, n_strips);
+    case TR_T_Q5_0:
+        return launch_rows<TR_T_Q5_0>(dev, j, n_strips);
+    case TR_T_Q5_1:
+        return launch_rows<TR_T_Q5_1>(dev, j, n_strips);
+    case TR_T_Q2_K:
+        return launch_rows<TR_T_Q2_K>(dev, j, n_strips);
+    case TR_T_Q3_K:
+        return launch_rows<TR_T_Q3_K>(dev, j, n_strips);
+    case TR_T_Q4_K:
+        return launch_rows<TR_T_Q4_K>(dev, j, n_strips);
+    case TR_T_Q5_K:
+        return launch_rows<TR_T_Q5_K>(dev, j, n_strips);
+    default:
+        return launch_rows<TR_T_Q6_K>(dev, j, n_strips);
+    }
+}
+
+void tr_cuda_matmul_few(struct tr_dev *dev, uint32_t n, const struct tr_mat *const *w,
+                        const struct tr_act *a, float *const *out)
+{
+    TR_ASSERT(n <= TR_OPS_PRODUCTS && a->n_rows <= TR_CUDA_FEW);
+    /* Matrices of a type together, in the order of their first ones. */
+    for (uint32_t i = 0, done = 0; i < n; i++) {
+        if (done >> i & 1)
+            continue;
+        struct job j = {};
+        uint32_t n_strips = 0;
+        j.n_in = a->dim;
+        j.n_rows = a->n_rows;
+        j.a = *a;
+        for (uint32_t k = i; k < n; k++) {
+            if (w[k]->type != w[i]->type)
+                continue;
+            TR_ASSERT(w[k]->n_in == a->dim);
+            j.part[j.n_parts++] = {(const uint8_t *)w[k]->packed, out[k], w[k]->n_out, n_strips};
+            n_strips += tr_cuda_strip_count(w[k]->n_out);
+            done |= 1u << k;
+        }
+        launch_type(dev, w[i]->type, j, n_strips);
+    }
+}
