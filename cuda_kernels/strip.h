@@ -201,9 +201,9 @@ TR_STRIP_FN int tr_cuda_quant(enum tr_tensor_type type, const uint8_t *block, ui
     else
         q = block[output * 8 + g / 4 * 4 + k % 4] >> g % 4 * 2 & 3;
     if (high == 2)
-        q |= (upper[output * 8 + g / 4 * 4 + k % 4] >> g % 4 * 2 & 3u) << low;
+        q |= ((unsigned)upper[output * 8 + g / 4 * 4 + k % 4] >> g % 4 * 2 & 3u) << low;
     else if (high == 1)
-        q |= (upper[output * 4 + k % 4] >> g & 1u) << low;
+        q |= ((unsigned)upper[output * 4 + k % 4] >> g & 1u) << low;
     return (int)q - (tr_cuda_signed(type) && q >> (bits - 1) ? 1 << bits : 0);
 }
 

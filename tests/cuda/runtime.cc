@@ -165,6 +165,8 @@ static void passes()
     claim(run(&p, 4) && run(&p, 1) && first(&p) == 3, "they are started again");
     claim(gpu->calls[tr_cuda::CALL_GRAPH] == launches + 2, "with one call each");
     claim(!run(&p, 2) && first(&p) == 4, "others are still made");
+    tr_cuda_give(p.dev, p.x, 0);
+    tr_cuda_give(p.dev, p.y, 0);
     tr_cuda_close(p.dev);
     *gpu = tr_cuda::own;
 }
