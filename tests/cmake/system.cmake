@@ -76,6 +76,12 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
     set_tests_properties(${t} PROPERTIES LABELS system TIMEOUT 1500
       ENVIRONMENT "TOKENRING_BIN=$<TARGET_FILE:tokenring>;PYTHONDONTWRITEBYTECODE=1;PYTHONUNBUFFERED=1")
   endforeach()
+  if(TARGET tokenring_cuda_on_cpu)
+    add_test(NAME system_69_cuda COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/system/69_cuda.py
+             WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(system_69_cuda PROPERTIES LABELS system TIMEOUT 600
+      ENVIRONMENT "TOKENRING_BIN=$<TARGET_FILE:tokenring_cuda_on_cpu>;PYTHONDONTWRITEBYTECODE=1;PYTHONUNBUFFERED=1")
+  endif()
   # CTest begins with these: the longest, so that none of them is alone at the end.
   set_tests_properties(system_60_processes PROPERTIES COST 90)
   set_tests_properties(system_80_field system_65_replace system_71_postgres system_50_cancel system_10_start PROPERTIES COST 60)
