@@ -7,6 +7,11 @@ if(NOT TOKENRING_SANITIZE MATCHES "thread")
   target_link_libraries(system_postgres_sink PRIVATE ledger tr_flags)
   add_executable(system_ws_echo ${CMAKE_SOURCE_DIR}/tests/system/ws_echo.c)
   target_link_libraries(system_ws_echo PRIVATE frontend tr_flags)
+  # With a device, as far as there can be one here: tier 2 runs scripts with it.
+  add_executable(tokenring_late EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/supervisor/main.c ${CMAKE_SOURCE_DIR}/tests/lib/late_service.c)
+  target_compile_definitions(tokenring_late PRIVATE TR_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(tokenring_late PRIVATE enginerig supervisor probe replay top ledger_tool inspect bench tr_flags)
+  target_link_options(tokenring_late PRIVATE LINKER:--wrap=tr_backend_sim LINKER:--defsym=__wrap_tr_backend_sim=tr_backend_late)
   find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
   set(scripts
     10_start
