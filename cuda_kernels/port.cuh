@@ -29,6 +29,14 @@
 #define TR_ROLLED _Pragma("unroll 1")
 #define TR_PRAGMA(x) _Pragma(#x)
 
+/* The same number, of which the compiler knows nothing: what follows from it is computed there and then, and no
+ * registers keep it from before. */
+__device__ __forceinline__ uint32_t tr_anew(uint32_t v)
+{
+    asm volatile("" : "+r"(v));
+    return v;
+}
+
 __device__ __forceinline__ float tr_from_half(uint16_t h)
 {
     return __half2float(__ushort_as_half(h));
@@ -49,6 +57,20 @@ __device__ __forceinline__ float tr_exp2_fast(float x)
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
+}
+
+/* Two floats rounded to halves, the first in the lower bits; beyond their range to the largest.  Two bfloat16. */
+__device__ __forceinline__ uint32_t tr_two_halves(float a, float b)
+{
+    uint32_t two;
+    asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(b), "f"(a));
+    return two;
+}
+__device__ __forceinline__ uint32_t tr_two_bfloats(float a, float b)
+{
+    uint32_t two;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(b), "f"(a));
+    return two;
 }
 
 /* A float's bits. */
@@ -72,16 +94,26 @@ __device__ __forceinline__ float tr_load_fresh(const float *p)
     return __ldcg(p);
 }
 
-/* 16 bytes from global to shared memory, both aligned to 16; there after tr_copy_wait. */
-__device__ __forceinline__ void tr_copy16(void *shared, const void *global)
+/* A place in shared memory, which bytes may be added to: what the next ones take.  A number of 32 bits, which a
+ * pointer would have to be turned into at every use. */
+typedef uint32_t tr_spot;
+__device__ __forceinline__ tr_spot tr_spot_of(const void *shared)
 {
-    unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    return (tr_spot)__cvta_generic_to_shared(shared);
+}
+
+/* 16 bytes from global to shared memory, both aligned to 16; there after tr_copy_wait. */
+__device__ __forceinline__ void tr_copy16(tr_spot to, const void *global)
+{
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global));
 }
-/* The same with 4 bytes, both aligned to 4. */
-__device__ __forceinline__ void tr_copy4(void *shared, const void *global)
+__device__ __forceinline__ void tr_copy16(void *shared, const void *global)
 {
-    unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    tr_copy16(tr_spot_of(shared), global);
+}
+/* The same with 4 bytes, both aligned to 4. */
+__device__ __forceinline__ void tr_copy4(tr_spot to, const void *global)
+{
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(global));
 }
 __device__ __forceinline__ void tr_copy_commit()
@@ -178,6 +210,11 @@ uint16_t tr_f32_to_f16(float f);
 #define TR_UNROLL_BY(n)
 #define TR_ROLLED
 
+inline uint32_t tr_anew(uint32_t v)
+{
+    return v;
+}
+
 inline float tr_from_half(uint16_t h)
 {
     return tr_f16_to_f32(h);
@@ -207,6 +244,29 @@ inline float tr_float_of(uint32_t bits)
     float f;
     memcpy(&f, &bits, sizeof(f));
     return f;
+}
+inline uint32_t tr_two_halves(float a, float b)
+{
+    float most = 65504.0f;
+    a = a > most ? most : a < -most ? -most : a;
+    b = b > most ? most : b < -most ? -most : b;
+    return tr_to_half(a) | (uint32_t)tr_to_half(b) << 16;
+}
+/* Half of what is cut off is added, and a bit more where the last one that stays is odd; NaN has no bits to add. */
+inline uint32_t tr_bfloat(float f)
+{
+    uint32_t bits = tr_bits_of(f);
+    return f == f ? (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 : 0x7FFF;
+}
+inline uint32_t tr_two_bfloats(float a, float b)
+{
+    return tr_bfloat(a) | tr_bfloat(b) << 16;
+}
+
+typedef unsigned char *tr_spot;
+inline tr_spot tr_spot_of(const void *shared)
+{
+    return (tr_spot)(uintptr_t)shared;
 }
 
 inline void tr_fence()

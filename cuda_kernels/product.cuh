@@ -13,4 +13,8 @@ enum { TR_CUDA_FEW = 16 }; /* rows */
 void tr_cuda_matmul_few(struct tr_dev *dev, uint32_t n, const struct tr_mat *const *w,
                         const struct tr_act *a, float *const *out);
 
+/* product_many.cu: any number of rows, best from 17 on. */
+void tr_cuda_matmul_many(struct tr_dev *dev, uint32_t n, const struct tr_mat *const *w,
+                         const struct tr_act *a, float *const *out);
+
 #endif

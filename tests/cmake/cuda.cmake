@@ -10,6 +10,7 @@ set(suite
   kv
   norms
   places
+  product_many
   products
   runtime
   strips

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_kernels/product_many.cu - products of many rows with quantised weights, on int8 tensor cores.
+ *
+ * One m16n8k32 is one K-block of 32 of 16 outputs and 8 rows, exactly: whole numbers.  (Types with a scale for
+ * 16 elements: two m16n8k16.)  The float part of add_block in cpu_kernels/generic.c is done on the fragment of
+ * sums, K-block by K-block in ascending order, each lane for its own sums, so the bits are the CPU's whatever the
+ * tile.  Sums are not converted: they are counted onto a float's bits (MAGIC), from which one subtraction takes
+ * them as a float.
+ *
+ * That float part is the limit, not the tensor cores.  Instructions of a warp for an mma and its four sums a lane:
+ * 12 (subtract, scale times scale, fmaf), 16 with minima, 20 or more for halves, and 3 to 7 around them for
+ * loads, unpacking and copies.  A scheduler of sm_90 issues one a clock, and could do an mma of int8 in 4 clocks
+ * (mma.sync: in about 6), so what may be expected at most is, of the dense BF16 peak (half of the int8 one), 45
+ * to 50 % for types with one scale, 35 to 40 % with minima.  sm_80 has 16 lanes of floats to a scheduler, so
+ * 24 clocks for the 12, and an mma in 8: 60 % of its BF16 peak.  In fast mode (dev->exact false) one fmaf takes
+ * the sum out of MAGIC and multiplies it with the weights' scale, and 8 (12) remain: 60 to 70 %, 50 % with
+ * minima expected.  The two differ in where a product is rounded.
+ *
+ * Wide tiles: 8 warps, 128 outputs of 128 rows; a warp has a strip (32 outputs) of 64 rows, 64 sums a lane, so
+ * that unpacking 32 outputs' weights and loading their scales is shared by 16 mma.  Types with halves have 16
+ * outputs a warp (64 a block): their scales take the registers.  Two blocks a processor at 128 registers, and a
+ * stage of four K-blocks each (15 to 37 KiB) beside the one that is computed: a stage lasts some 4,000 clocks,
+ * far longer than memory takes to answer.  9 KiB a K-block (Q8_0) and about 500 clocks: 18 bytes a clock and
+ * processor from the second cache, which should give 24.
+ * Narrow tiles, where wide ones would leave processors idle (few rows, or few outputs): 32 outputs of 64 rows, 4
+ * warps of 16 by 32, four stages ahead.
+ * Products of one pass over K cannot be split over K: floats are summed in order. */
+#include "cuda_kernels/tiles.cuh"
+
+namespace
+{
+
+static constexpr uint32_t DEEP = 4; /* K-blocks in a stage */
+
+/* What a type is made of, and bytes in its strips (strip.h). */
+template <enum tr_tensor_type T> struct form {
+    static constexpr uint32_t LOW = tr_cuda_low(T), HIGH = tr_cuda_high(T);
+    static constexpr bool SUPER = tr_cuda_super(T), HALVES = tr_cuda_halves(T),
+                          MINS = tr_cuda_mins(T);
+    static constexpr uint32_t HEAD = tr_cuda_head_bytes(T), BLOCK = tr_cuda_block_bytes(T);
+    static constexpr uint32_t SCALES = tr_cuda_scale_at(T);
+    /* Signed quants are put at the top of their byte: 2^UP times as large. */
+    static constexpr uint32_t UP = tr_cuda_signed(T) ? 8 - LOW - HIGH : 0;
+};
+
+/* A block of threads: STRIPS strips meet ROWS rows; a warp has MT * 16 outputs of one strip and NT * 8 rows. */
+template <uint32_t STRIPS_, uint32_t MT_, uint32_t NT_, uint32_t ROW_WARPS_, uint32_t STAGES_,
+          uint32_t AT_ONCE_>
+struct tiles_of {
+    static constexpr uint32_t STRIPS = STRIPS_, MT = MT_, NT = NT_, STAGES = STAGES_,
+                              AT_ONCE = AT_ONCE_;
+    static constexpr uint32_t STRIP_WARPS = 2 / MT; /* that share a strip's outputs */
+    static constexpr uint32_t WARPS = STRIPS * STRIP_WARPS * ROW_WARPS_;
+    static constexpr uint32_t THREADS = WARPS * 32;
+    static constexpr uint32_t ROWS = NT * 8 * ROW_WARPS_;
+};
+typedef tiles_of<1, 1, 4, 2, 4, 4> narrow;
+template <bool HALVES> struct wide_of {
+    typedef tiles_of<4, 2, 8, 2, 2, 2> type;
+};
+template <> struct wide_of<true> {
+    typedef tiles_of<2, 1, 8, 2, 2, 2> type; /* its scales take more registers */
+};
+
+/* A stage in shared memory: the weights of DEEP blocks of K, with their super-block's scales before them, the rows'
+ * quants, and of every row and block what the scales need. */
+template <enum tr_tensor_type T, class S> struct stage_of {
+    typedef form<T> F;
+    static constexpr uint32_t STRIP_BYTES = F::HEAD + DEEP * F::BLOCK;
+    static constexpr uint32_t ROW_BYTES = DEEP * TR_CUDA_K;
+    static constexpr uint32_t SIDE_BYTES = DEEP * S::ROWS * 4;
+    static constexpr uint32_t ROWS_AT = S::STRIPS * STRIP_BYTES;
+    static constexpr uint32_t D_AT = ROWS_AT + S::ROWS * ROW_BYTES;
+    static constexpr uint32_t SIDES = F::MINS ? (F::HALVES ? 3 : 2) : 1;
+    static constexpr uint32_t BYTES = D_AT + SIDES * SIDE_BYTES;
+};
+
+struct many {
+    struct tr_tiles tiles;
+    uint32_t dim;
+    uint32_t strip_bytes;
+    const int8_t *q; /* as in struct tr_act */
+    const float *d, *s;
+    const int32_t *low, *sum;
+};
+
+struct alignas(16) four {
+    float at[4];
+};
+
+/* 2^23 + 2^22: an accumulator that starts as this float's bits and counts whole numbers of less than 2^22 is
+ * this float and the number. */
+static constexpr float MAGIC = 12582912.0f;
+static constexpr int MAGIC_BITS = 0x4B400000;
+
+static __device__ float f16_at(const uint8_t *p, uint32_t i)
+{
+    return tr_from_half(((const uint16_t *)(const void *)p)[i]);
+}
+
+static __device__ uint32_t word_at(const uint8_t *p, uint32_t i)
+{
+    return ((const uint32_t *)(const void *)p)[i];
+}
+
+static __device__ four four_at(const uint8_t *p, uint32_t i)
+{
+    return *(const four *)(const void *)(p + (size_t)i * 4);
+}
+
+/* Row r of a stage has its pieces of 16 bytes in another order, so that the eight rows that ldmatrix reads at
+ * once (block_of_k) lie in different banks. */
+static __device__ uint32_t swizzle(uint32_t r)
+{
+    return r / 4 % 4 * 2 + r % 2;
+}
+
+/* ---- from memory ---- */
+
+/* What a thread fetches for every stage.  Rows and strips that are not there are not fetched: what is computed of
+ * what lies in their place meets nothing else, and is not stored. */
+template <enum tr_tensor_type T, class S> struct fetch {
+    typedef form<T> F;
+    typedef stage_of<T, S> G;
+    /* In pieces of 16 bytes. */
+    static constexpr uint32_t STRIP_THREADS = S::THREADS / S::STRIPS;
+    static constexpr uint32_t STRIP_PIECES = G::STRIP_BYTES / 16;
+    static constexpr uint32_t ROW_PIECES = G::ROW_BYTES / 16, ROW_STEP = S::THREADS / ROW_PIECES;
+    static constexpr uint32_t N_ROWS = S::ROWS / ROW_STEP, SIDE_STEP = S::THREADS / S::ROWS;
+
+    const struct many &m;
+    const uint8_t *strip; /* the thread's first piece of its strip; NULL: no such strip */
+    const int8_t *row;    /* its first piece of a row */
+    uint32_t side;        /* its first scale of a row, from the first row's */
+    uint32_t there;       /* bit i: its i-th row; bit N_ROWS: the row of its scales */
+    tr_spot shared;
+
+    __device__ fetch(const struct many &many, const struct tr_tile &tile, const uint8_t *to)
+        : m(many), shared(tr_spot_of(to))
+    {
+        const uint32_t t = threadIdx.x, s = tile.strip + t / STRIP_THREADS;
+        const uint32_t rows = m.tiles.n_rows - tile.row;
+        strip = s < tile.n_strips ? tile.packed + (size_t)s * m.strip_bytes + t % STRIP_THREADS * 16
+                                  : nullptr;
+        row = m.q + (size_t)(tile.row + t / ROW_PIECES) * m.dim + t % ROW_PIECES * 16;
+        side = (tile.row + t % S::ROWS) * (m.dim / TR_CUDA_K) + t / S::ROWS;
+        there = t % S::ROWS < rows ? 1u << N_ROWS : 0;
+        for (uint32_t i = 0; i < N_ROWS; i++)
+            there |= t / ROW_PIECES + i * ROW_STEP < rows ? 1u << i : 0;
+    }
+
+    /* n K-blocks from `block` on, to stage `stage`. */
+    template <bool WHOLE> __device__ void start_n(uint32_t stage, uint32_t block, uint32_t n) const
+    {
+        const tr_spot to = shared + stage * G::BYTES;
+        if (strip)
+            start_strip<WHOLE>(to, block, n);
+        start_rows<WHOLE>(to, block, n);
+        start_sides<WHOLE>(to, block, n);
+    }
+    __device__ void start(uint32_t stage, uint32_t block) const
+    {
+        const uint32_t left = m.dim / TR_CUDA_K - block;
+        if (left >= DEEP)
+            start_n<true>(stage, block, DEEP);
+        else
+            start_n<false>(stage, block, left);
+    }
+
+    template <bool WHOLE> __device__ void start_strip(tr_spot to, uint32_t block, uint32_t n) const
+    {
+        const uint32_t first = threadIdx.x % STRIP_THREADS;
+        const uint8_t *from = strip + (size_t)block * F::BLOCK;
+        to = to + (threadIdx.x / STRIP_THREADS * G::STRIP_BYTES + first * 16);
+        if constexpr (F::SUPER)
+            from += (size_t)(block / TR_CUDA_PARTS) * F::HEAD;
+        TR_UNROLL
+        for (uint32_t i = 0; i < STRIP_PIECES; i += STRIP_THREADS) {
+            const uint32_t at = (first + i) * 16;
+            const uint8_t *here = from + i * 16;
+            if constexpr (F::SUPER)
+                here -= at < F::HEAD ? block % TR_CUDA_PARTS * F::BLOCK : 0;
+            if ((WHOLE && i + STRIP_THREADS <= STRIP_PIECES) || at < F::HEAD + n * F::BLOCK)
+                tr_copy16(to + i * 16, here);
+        }
+    }
+
+    template <bool WHOLE> __device__ void start_rows(tr_spot to, uint32_t block, uint32_t n) const
+    {
+        const uint32_t r = threadIdx.x / ROW_PIECES, piece = threadIdx.x % ROW_PIECES;
+        const int8_t *from = row + block * TR_CUDA_K;
+        to = to + (G::ROWS_AT + r * G::ROW_BYTES + (piece ^ swizzle(r)) * 16);
+        TR_UNROLL
+        for (uint32_t i = 0; i < N_ROWS; i++)
+            if (there >> i & 1 && (WHOLE || piece * 16 < n * TR_CUDA_K))
+                tr_copy16(to + i * (ROW_STEP * G::ROW_BYTES),
+                          from + (size_t)(i * ROW_STEP) * m.dim);
+    }
+
+    template <bool WHOLE> __device__ void start_sides(tr_spot to, uint32_t block, uint32_t n) const
+    {
+        to = to + (G::D_AT + threadIdx.x * 4);
+        TR_UNROLL
+        for (uint32_t i = 0; i < DEEP; i += SIDE_STEP)
+            if (there >> N_ROWS & 1 && (WHOLE || threadIdx.x / S::ROWS + i < n)) {
+                const uint32_t at = side + block + i;
+                const tr_spot here = to + i * S::ROWS * 4;
+                tr_copy4(here, m.d + at);
+                if constexpr (F::MINS && F::HALVES) {
+                    tr_copy4(here + G::SIDE_BYTES, m.low + at);
+                    tr_copy4(here + 2 * G::SIDE_BYTES, m.sum + at);
+                } else if constexpr (F::MINS) {
+                    tr_copy4(here + G::SIDE_BYTES, m.s + at);
+                }
+            }
+    }
+};
+
+/* ---- weights in registers ---- */
+
+/* Bits [at, at + n) of every byte, moved to bit `to`. */
+static __device__ uint32_t field(uint32_t w, uint32_t at, uint32_t n, uint32_t to)
+{
+    uint32_t by = (to - at) & 31;
+    return (w << by | w >> ((32 - by) & 31)) & ((1u << n) - 1) * 0x01010101u << to;
+}
+
+/* The fragments of a block: a[tile][row half + 2 * k half], a word of which is four neighbours in K.  Types with
+ * a bias have their quants in the upper bits, with the highest turned over: (q - bias) << UP as int8. */
+template <enum tr_tensor_type T, uint32_t MT>
+static __device__ void weights(const uint8_t *part, uint32_t first, uint32_t a[MT][4])
+{
+    typedef form<T> F;
+    const uint32_t lane = threadIdx.x % 32, row = first + lane / 4, c = lane % 4;
+    if (F::LOW == 8) {
+        TR_UNROLL
+        for (uint32_t t = 0; t < MT; t++)
+            tr_ldmatrix4(a[t], part + lane / 16 * 512 + (first + 16 * t + lane % 16) * 16);
+        return;
+    }
+    uint32_t four_bits[4];
+    if (F::LOW == 4 && MT == 2)
+        tr_ldmatrix4(four_bits, part + (first + lane) * 16);
+    else if (F::LOW == 4)
+        tr_ldmatrix2(four_bits, part + (first + lane % 16) * 16);
+    const uint8_t *two = part, *upper = part + F::LOW * 128;
+    TR_UNROLL
+    for (uint32_t j = 0; j < 2 * MT; j++) {
+        uint32_t r = row + 8 * j;
+        uint32_t bit = F::HIGH == 1 ? word_at(upper, r) : 0;
+        TR_UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            uint32_t q = F::LOW == 4 ? field(four_bits[j], 4 * half, 4, F::UP)
+                                     : field(word_at(two, 2 * r + half), 2 * c, 2, F::UP);
+            if (F::HIGH == 1)
+                q |= field(bit, c + 4 * half, 1, F::UP + F::LOW);
+            if (F::HIGH == 2)
+                q |= field(word_at(upper, 2 * r + half), 2 * c, 2, F::UP + F::LOW);
+            a[j / 2][j % 2 + 2 * half] = q;
+        }
+    }
+}
+
+/* What outputs `first + lane / 4 + 8 j` multiply a block's sums with. */
+template <enum tr_tensor_type T, uint32_t MT, bool EXACT> struct scales {
+    static constexpr uint32_t N = 2 * MT;
+    float d[N];               /* of the block; with halves: of the super-block */
+    float m[N];               /* the minimum, or what low and high minima are multiplied with */
+    float sc[N][2], mn[N][2]; /* of the halves */
+
+    __device__ scales(const uint8_t *head, const uint8_t *part, uint32_t first)
+    {
+        typedef form<T> F;
+        constexpr float down = 1.0f / (float)(1u << F::UP);
+        const uint8_t *f16 = F::SUPER ? head : part + F::SCALES, *sub = part + F::SCALES;
+        TR_UNROLL
+        for (uint32_t j = 0; j < N; j++) {
+            uint32_t r = first + threadIdx.x % 32 / 4 + 8 * j;
+            d[j] = f16_at(f16, r) * down;
+            if constexpr (F::MINS)
+                m[j] = f16_at(f16 + TR_CUDA_F16S, r);
+            if constexpr (F::SUPER && F::MINS)
+                m[j] = 0.0f - m[j];
+            if constexpr (F::HALVES) {
+                TR_UNROLL
+                for (uint32_t half = 0; half < 2; half++) {
+                    uint8_t byte = sub[TR_CUDA_STRIP * half + r];
+                    sc[j][half] = F::MINS ? (float)(byte & 15) : (float)(int8_t)byte;
+                    mn[j][half] = (float)(byte >> 4);
+                    if constexpr (!EXACT)
+                        sc[j][half] *= d[j];
+                }
+            } else if constexpr (F::SUPER) {
+                d[j] *= (float)sub[r];
+                m[j] *= (float)sub[TR_CUDA_STRIP + r];
+            }
+        }
+    }
+};
+
+/* ---- a block of K ---- */
+
+/* What one block of K adds to one accumulator: add_block of cpu_kernels/generic.c. */
+static __device__ float add_sum(float acc, int sum, float w_d, float x_d)
+{
+    return fmaf(tr_float_of((uint32_t)sum) - MAGIC, w_d * x_d, acc);
+}
+
+/* The same with (sum * w_d) * x_d, where the first product comes out of the magic number by itself, rounded once:
+ * one instruction less, another last bit. */
+static __device__ float add_fast(float acc, int sum, float w_d, float x_d)
+{
+    return fmaf(fmaf(tr_float_of((uint32_t)sum), w_d, (0.0f - MAGIC) * w_d), x_d, acc);
+}
+
+/* add_sum for sums of halves.  All in it is a whole number that a float holds, up to the last line. */
+static __device__ float add_halves(float acc, int first, int second, const float sc[2], float w_d,
+                                   float x_d)
+{
+    float sum = fmaf(tr_float_of((uint32_t)first), sc[0], (0.0f - MAGIC) * sc[0]);
+    sum = fmaf(tr_float_of((uint32_t)second) - MAGIC, sc[1], sum);
+    return fmaf(sum, w_d * x_d, acc);
+}
+
+/* What the minima of a lane's four rows are multiplied with. */
+template <enum tr_tensor_type T, class S> struct minima {
+    four s;
+    float low[4], high[4];
+
+    __device__ minima(const uint8_t *sides, uint32_t at)
+    {
+        constexpr uint32_t NEXT = stage_of<T, S>::SIDE_BYTES;
+        if constexpr (form<T>::MINS && form<T>::HALVES) {
+            for (uint32_t n = 0; n < 4; n++) {
+                int l = (int)word_at(sides + NEXT, at + n);
+                low[n] = (float)l;
+                high[n] = (float)((int)word_at(sides + 2 * NEXT, at + n) - l);
+            }
+        } else if constexpr (form<T>::MINS) {
+            s = four_at(sides + NEXT, at);
+        }
+    }
+};
+
+/* One block of K of one tile, the fragments a and b. */
+template <enum tr_tensor_type T, class S, bool EXACT>
+static __device__ void tile_of_k(const uint32_t a[4], const uint32_t b[2],
+                                 const scales<T, S::MT, EXACT> &w, uint32_t tile, uint32_t odd,
+                                 const four &d, const minima<T, S> &x, float acc[4])
+{
+    typedef form<T> F;
+    int sum[4] = {MAGIC_BITS, MAGIC_BITS, MAGIC_BITS, MAGIC_BITS};
+    int second[4] = {MAGIC_BITS, MAGIC_BITS, MAGIC_BITS, MAGIC_BITS};
+    if constexpr (F::HALVES) {
+        tr_mma_s8_16(sum, a, b[0]);
+        tr_mma_s8_16(second, a + 2, b[1]);
+    } else {
+        tr_mma_s8(sum, a, b);
+    }
+    TR_UNROLL
+    for (uint32_t e = 0; e < 4; e++) {
+        const uint32_t j = 2 * tile + e / 2, n = 2 * odd + e % 2;
+        if constexpr (F::HALVES) {
+            if constexpr (EXACT) {
+                acc[e] = add_halves(acc[e], sum[e], second[e], w.sc[j], w.d[j], d.at[n]);
+            } else {
+                acc[e] = add_fast(acc[e], sum[e], w.sc[j][0], d.at[n]);
+                acc[e] = add_fast(acc[e], second[e], w.sc[j][1], d.at[n]);
+            }
+        } else {
+            acc[e] = EXACT ? add_sum(acc[e], sum[e], w.d[j], d.at[n])
+                           : add_fast(acc[e], sum[e], w.d[j], d.at[n]);
+        }
+        if constexpr (F::HALVES && F::MINS)
+            acc[e] =
+                fmaf(fmaf(w.mn[j][1], x.high[n], w.mn[j][0] * x.low[n]), w.m[j] * d.at[n], acc[e]);
+        else if constexpr (F::MINS)
+            acc[e] = fmaf(w.m[j], x.s.at[n], acc[e]);
+    }
+}
+
+/* One block of K of a warp. */
+template <enum tr_tensor_type T, class S, bool EXACT>
+static __device__ void block_of_k(const uint8_t *stage, uint32_t strip, uint32_t first,
+                                  uint32_t first_row, uint32_t k, float acc[S::MT][S::NT][4])
+{
+    typedef form<T> F;
+    typedef stage_of<T, S> G;
+    constexpr uint32_t N = S::MT;
+    const uint8_t *head = stage + strip * G::STRIP_BYTES, *part = head + F::HEAD + k * F::BLOCK;
+    uint32_t a[N][4];
+    weights<T, N>(part, first, a);
+    const scales<T, N, EXACT> w(head, part, first);
+
+    /* Column i of the tile 2 t + odd is row 16 t + 4 (i / 2) + 2 odd + i % 2, so that a lane's four columns of
+     * two tiles are neighbours. */
+    const uint32_t lane = threadIdx.x % 32, i = lane % 8, half = lane / 8 % 2;
+    const uint32_t row = first_row + 4 * (i / 2) + 2 * (lane / 16) + i % 2;
+    const uint8_t *x =
+        stage + G::ROWS_AT + row * G::ROW_BYTES + ((2 * k + half) ^ swizzle(row)) * 16;
+    TR_UNROLL
+    for (uint32_t t = 0; t < S::NT / 2; t++) {
+        const uint32_t at = k * S::ROWS + first_row + 16 * t + 4 * (lane % 4);
+        uint32_t b[4];
+        tr_ldmatrix4(b, x + 16 * t * G::ROW_BYTES);
+        const four d = four_at(stage + G::D_AT, at);
+        const minima<T, S> mins(stage + G::D_AT, at);
+        TR_UNROLL
+        for (uint32_t n = 0; n < 2 * N; n++)
+            tile_of_k<T, S, EXACT>(a[n % N], b + n / N * 2, w, n % N, n / N, d, mins,
+                                   acc[n % N][2 * t + n / N]);
+    }
+}
+
+/* ---- a tile ---- */
+
+/* A warp's part of a tile: outputs from `first` on of a strip, rows from `row` on. */
+template <class S> struct part {
+    uint32_t strip, first, row;
+    __device__ explicit part(uint32_t thread)
+    {
+        const uint32_t warp = thread / 32, of_strips = warp % (S::STRIPS * S::STRIP_WARPS);
+        strip = of_strips / S::STRIP_WARPS;
+        first = of_strips % S::STRIP_WARPS * 16;
+        row = warp / (S::STRIPS * S::STRIP_WARPS) * S::NT * 8;
+    }
+};
+
+/* Where a tile is is found out anew at the end, rather than kept in registers. */
+template <class S>
+static __device__ void store(const struct tr_tiles &tiles, const float acc[S::MT][S::NT][4])
+{
+    const uint32_t thread = tr_anew(threadIdx.x), lane = thread % 32;
+    const struct tr_tile tile = tr_tile_of(tiles, tr_anew(blockIdx.x), S::STRIPS, S::ROWS);
+    const part<S> p(thread);
+    const uint32_t row = tile.row + p.row + lane % 4 * 4;
+    const uint32_t output = (tile.strip + p.strip) * TR_CUDA_STRIP + p.first + lane / 4;
+    TR_UNROLL
+    for (uint32_t n = 0; n < S::NT; n++) {
+        TR_UNROLL
+        for (uint32_t i = 0; i < 4 * S::MT; i++) {
+            const uint32_t t = i / 4, e = i % 4;
+            const uint32_t r = row + n / 2 * 16 + n % 2 * 2 + e % 2;
+            const uint32_t o = output + t * 16 + e / 2 * 8;
+            if (r < tiles.n_rows && o < tile.n_out)
+                tile.out[(size_t)r * tile.n_out + o] = acc[t][n][e];
+        }
+    }
+}
+
+template <enum tr_tensor_type T, class S, bool EXACT>
+static __global__ void __launch_bounds__(S::THREADS, S::AT_ONCE) product_many(const struct many m)
+{
+    typedef stage_of<T, S> G;
+    TR_SHARED_GIVEN(shared);
+    const part<S> p(threadIdx.x);
+    const fetch<T, S> from(m, tr_tile_of(m.tiles, blockIdx.x, S::STRIPS, S::ROWS), shared);
+    const uint32_t n_blocks = m.dim / TR_CUDA_K, n_steps = (n_blocks + DEEP - 1) / DEEP;
+    for (uint32_t i = 0; i < S::STAGES - 1; i++) {
+        if (i < n_steps)
+            from.start(i, i * DEEP);
+        tr_copy_commit();
+    }
+
+    float acc[S::MT][S::NT][4] = {};
+    uint32_t now = 0, next = S::STAGES - 1; /* stages */
+    for (uint32_t i = 0; i < n_steps; i++) {
+        tr_copy_wait<S::STAGES - 2>();
+        __syncthreads(); /* this stage is there for all, and all have left the one before it */
+        if (i + S::STAGES - 1 < n_steps)
+            from.start(next, (i + S::STAGES - 1) * DEEP);
+        tr_copy_commit();
+        const uint32_t left = n_blocks - i * DEEP;
+        TR_ROLLED
+        for (uint32_t k = 0; k < (left < DEEP ? left : DEEP); k++)
+            block_of_k<T, S, EXACT>(shared + now * G::BYTES, p.strip, p.first, p.row, k, acc);
+        next = now;
+        now = now + 1 == S::STAGES ? 0 : now + 1;
+    }
+    store<S>(m.tiles, acc);
+}
+
+/* ---- launches ---- */
+
+template <enum tr_tensor_type T, class S, bool EXACT>
+static void launch_shape(struct tr_dev *dev, struct many *m)
+{
+    const uint32_t bytes = stage_of<T, S>::BYTES * S::STAGES;
+    const uint32_t n = tr_tiles_make(&m->tiles, S::STRIPS, S::ROWS);
+    (void)cudaFuncSetAttribute(product_many<T, S, EXACT>,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    TR_LAUNCH((product_many<T, S, EXACT>), dim3(n), dim3(S::THREADS), bytes, dev->stream, *m);
+}
+
+template <enum tr_tensor_type T> static void launch(struct tr_dev *dev, struct many *m)
+{
+    typedef typename wide_of<form<T>::HALVES>::type wide;
+    const uint32_t n_rows = m->tiles.n_rows;
+    const uint64_t wide_tiles = (uint64_t)(tr_tiles_strips(&m->tiles) / wide::STRIPS) *
+                                ((n_rows + wide::ROWS - 1) / wide::ROWS);
+    m->strip_bytes = (uint32_t)tr_cuda_strip_bytes(T, m->dim);
+    if (n_rows <= narrow::ROWS || wide_tiles * 2 < (uint64_t)dev->n_sm)
+        launch_shape<T, narrow, true>(dev, m);
+    else if (dev->exact)
+        launch_shape<T, wide, true>(dev, m);
+    else
+        launch_shape<T, wide, false>(dev, m);
+}
+
+static void launch_quantised(struct tr_dev *dev, enum tr_tensor_type type,
+                             const struct tr_tiles *tiles, const struct tr_act *a)
+{
+    struct many m = {};
+    m.tiles = *tiles;
+    m.dim = a->dim;
+    m.q = a->q;
+    m.d = a->d;
+    m.s = a->s;
+    m.low = a->low;
+    m.sum = a->sum;
+    TR_ASSERT((uint64_t)a->n_rows * a->dim <= UINT32_MAX); /* offsets of rows */
+#define TYPE(t)                                                                                    \
+    case t:                                                                                        \
+        launch<t>(dev, &m);                                                                        \
+        break
+    switch ((int)type) {
+        TYPE(TR_T_Q8_0);
+        TYPE(TR_T_Q4_0);
+        TYPE(TR_T_Q4_1);
+        TYPE(TR_T_Q5_0);
+        TYPE(TR_T_Q5_1);
+        TYPE(TR_T_Q2_K);
+        TYPE(TR_T_Q3_K);
+        TYPE(TR_T_Q4_K);
+        TYPE(TR_T_Q5_K);
+        TYPE(TR_T_Q6_K);
+    }
+#undef TYPE
+}
+
+} // namespace
+
+/* Matrices of one type meet the rows in one launch. */
+void tr_cuda_matmul_many(struct tr_dev *dev, uint32_t n, const struct tr_mat *const *w,
+                         const struct tr_act *a, float *const *out)
+{
+    for (uint32_t i = 0, done = 0; i < n; i++) {
+        struct tr_tiles tiles = {};
+        tiles.n_rows = a->n_rows;
+        for (uint32_t k = i; k < n; k++)
+            if (!(done >> k & 1) && w[k]->type == w[i]->type) {
+                tr_tiles_add(&tiles, w[k], out[k]);
+                done |= 1u << k;
+            }
+        if (tiles.n == 0)
+            continue;
+        if (tr_cuda_low(w[i]->type))
+            launch_quantised(dev, w[i]->type, &tiles, a);
+        else if (dev->exact || w[i]->type == TR_T_F32)
+            tr_cuda_product_float(dev, w[i]->type, &tiles, a);
+        else
+            tr_cuda_product_float_fast(dev, w[i]->type, &tiles, a);
+    }
+}
