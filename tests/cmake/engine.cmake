@@ -29,7 +29,7 @@ foreach(noun admit cached constrain constrain_late disorder engine handover offe
 endforeach()
 # The same with a backend that works like a device (tests/lib/late_backend.h).
 if(NOT TOKENRING_SANITIZE)
-  foreach(noun cached constrain constrain_late disorder order recover settle slot_stat speculate step suspect)
+  foreach(noun cached constrain constrain_late disorder order settle slot_stat speculate step suspect)
     add_test(NAME unit_late_${noun} COMMAND unit_engine_${noun} --timeout 120 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(unit_late_${noun} PROPERTIES LABELS unit TIMEOUT 600 ENVIRONMENT TOKENRING_TEST_LATE=1)
   endforeach()
