@@ -3,9 +3,10 @@
  *
  * Path: http > tokens > subq > engine > [step] > ring > detok > event > socket
  *
- * All memory is taken at open: of the device, the scratch of its sampler and what picks bring with them;
- * of the host, page-locked, the same picks, ids, biases and masks, and the answers.  For each row of a
- * step that is TR_PICK_CUDA_LISTED ids and biases at most, and one mask.
+ * All memory is taken at open: of the device, the scratch of its sampler and what picks bring with them; of
+ * the host, page-locked, what they bring and the answers.  A pick brings its numbers, TR_MAX_BIAS biases,
+ * TR_MAX_STOP_IDS and n_eog ids and a mask at most: 8 KiB and a bit for each id of the vocabulary.  What is
+ * there goes to the device in one copy; the answers are written into the host's memory.
  *
  * Who may call: the engine's main thread. */
 #ifndef TR_ENGINE_PICK_CUDA_H

@@ -96,15 +96,21 @@ static struct job job_of(struct tr_sampler *s, uint32_t row, float *logits,
 
 /* ---- log-probabilities ---- */
 
-static float finite_logprob(double v)
+double tr_sample_lse(float max, double sum)
 {
+    return (double)max + log(sum);
+}
+
+float tr_sample_logprob_at(float logit, double lse)
+{
+    double v = (double)logit - lse;
     return isfinite(v) && v > (double)TR_LOGPROB_MIN ? (float)v : TR_LOGPROB_MIN;
 }
 
 /* The alternatives, and the logarithm of the sum of all exponentials. */
 static double fill_top(struct job *j, uint32_t n_top, struct tr_lp *lp)
 {
-    double lse = (double)j->d.max + log(tr_dist_sum(&j->d, j->d.max, 1.0F));
+    double lse = tr_sample_lse(j->d.max, tr_dist_sum(&j->d, j->d.max, 1.0F));
     lp->n_top = 0;
     if (n_top > TR_MAX_TOP)
         n_top = TR_MAX_TOP;
@@ -115,7 +121,7 @@ static double fill_top(struct job *j, uint32_t n_top, struct tr_lp *lp)
     lp->n_top = n < n_top ? n : n_top;
     for (uint32_t i = 0; i < lp->n_top; i++) {
         lp->top_id[i] = j->cand[i].id;
-        lp->top_logprob[i] = finite_logprob(j->cand[i].v - lse);
+        lp->top_logprob[i] = tr_sample_logprob_at((float)j->cand[i].v, lse);
     }
     return lse;
 }
@@ -127,7 +133,7 @@ void tr_sample_logprob(struct tr_sampler *s, uint32_t row, const float *logits, 
     memset(lp, 0, sizeof(*lp));
     tr_dist_scan(&j.d, logits, j.n_vocab, j.bmax, j.sums);
     lp->id = id;
-    lp->logprob = finite_logprob((double)logits[id] - fill_top(&j, n_top, lp));
+    lp->logprob = tr_sample_logprob_at(logits[id], fill_top(&j, n_top, lp));
 }
 
 /* ---- bias, penalties, masks ---- */
@@ -457,7 +463,7 @@ uint32_t tr_sample(struct tr_sampler *s, uint32_t row, float *logits, const stru
     }
     if (lp) {
         lp->id = id;
-        lp->logprob = finite_logprob((double)raw_logit(&j, id) - lse);
+        lp->logprob = tr_sample_logprob_at(raw_logit(&j, id), lse);
     }
     return id;
 }

@@ -73,6 +73,11 @@ uint32_t tr_sample(struct tr_sampler *s, uint32_t row, float *logits, const stru
 void tr_sample_logprob(struct tr_sampler *s, uint32_t row, const float *logits, uint32_t id,
                        uint32_t n_top, struct tr_lp *lp);
 
+/* The logarithm of the sum of all exponentials, where those of (logit - max) sum up to `sum`; and the
+ * log-probability of a logit.  The one place where they are taken, whoever summed up. */
+double tr_sample_lse(float max, double sum);
+float tr_sample_logprob_at(float logit, double lse);
+
 /* The distribution that tr_sample draws from: ids with a probability above 0 into out [n_vocab]
  * (v is the probability); returns how many, 0 where tr_sample says TR_NO_TOKEN. */
 uint32_t tr_sample_probs(struct tr_sampler *s, uint32_t row, float *logits,

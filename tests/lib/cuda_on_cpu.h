@@ -575,6 +575,18 @@ template <class T> T atomicMax(T *p, T v)
     *p = v > old ? v : old;
     return old;
 }
+template <class T> T atomicMin(T *p, T v)
+{
+    T old = *p;
+    *p = v < old ? v : old;
+    return old;
+}
+template <class T> T atomicOr(T *p, T v)
+{
+    T old = *p;
+    *p = old | v;
+    return old;
+}
 template <class T> T atomicCAS(T *p, T want, T v)
 {
     T old = *p;
