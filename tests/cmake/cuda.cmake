@@ -34,28 +34,30 @@ elseif(TARGET cuda_kernels)
   endforeach()
 endif()
 
-      ${CMAKE_SOURCE_DIR}/tests/cuda/sampling_cases.c ${CMAKE_SOURCE_DIR}/engine/pick_cuda.c)
-    supervisor probe replay top ledger_tool inspect bench tr_flags)
-    target_link_libraries(${program} PRIVATE engine m)
-    target_sources(${program} PRIVATE
-  # Takes minutes: run by tools/check --all.
-  # The service as it is on a GPU, for tests/system/69_cuda.py.
-  add_executable(cuda_backend ${CMAKE_SOURCE_DIR}/tests/cuda/backend.c)
-  add_executable(golden_cuda ${CMAKE_SOURCE_DIR}/tests/golden/cuda.c)
-  add_executable(tokenring_cuda_on_cpu ${CMAKE_SOURCE_DIR}/supervisor/main.c)
-  add_test(NAME cuda_backend COMMAND cuda_backend WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  endif()
-  if(TARGET ${program})
-  pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
-  set_tests_properties(cuda_backend PROPERTIES LABELS cuda TIMEOUT 600)
-  target_compile_definitions(tokenring_cuda_on_cpu PRIVATE TR_VERSION="${PROJECT_VERSION}")
-  target_link_libraries(cuda_backend PRIVATE backend_cuda cuda_kernels_on_cpu engine tr_flags)
-  target_link_libraries(golden_cuda PRIVATE backend_cuda cuda_kernels_on_cpu enginerig tr_flags PkgConfig::JANSSON)
-  target_link_libraries(tokenring_cuda_on_cpu PRIVATE backend_cuda cuda_kernels_on_cpu
 # Sampling is held against the engine's own.
-# The engine over them, CUDA on the CPU.
-endforeach()
-endif()
 foreach(program cuda_sampling gpu_suite_sampling)
-if(TARGET cuda_kernels_on_cpu AND NOT TOKENRING_ENGINE_ONLY AND NOT TOKENRING_SANITIZE)
+  if(TARGET ${program})
+    target_sources(${program} PRIVATE
+      ${CMAKE_SOURCE_DIR}/tests/cuda/sampling_cases.c ${CMAKE_SOURCE_DIR}/engine/pick_cuda.c)
+    target_link_libraries(${program} PRIVATE engine m)
+  endif()
+endforeach()
+
+# The engine over them, CUDA on the CPU.
 if(TARGET cuda_kernels_on_cpu)
+  add_executable(cuda_backend ${CMAKE_SOURCE_DIR}/tests/cuda/backend.c)
+  target_link_libraries(cuda_backend PRIVATE backend_cuda cuda_kernels_on_cpu engine tr_flags)
+  add_test(NAME cuda_backend COMMAND cuda_backend WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(cuda_backend PROPERTIES LABELS cuda TIMEOUT 600)
+endif()
+if(TARGET cuda_kernels_on_cpu AND NOT TOKENRING_ENGINE_ONLY AND NOT TOKENRING_SANITIZE)
+  # The service as it is on a GPU, for tests/system/69_cuda.py.
+  add_executable(tokenring_cuda_on_cpu ${CMAKE_SOURCE_DIR}/supervisor/main.c)
+  target_compile_definitions(tokenring_cuda_on_cpu PRIVATE TR_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(tokenring_cuda_on_cpu PRIVATE backend_cuda cuda_kernels_on_cpu
+    supervisor probe replay top ledger_tool inspect bench tr_flags)
+  # Takes minutes: run by tools/check --all.
+  pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+  add_executable(golden_cuda ${CMAKE_SOURCE_DIR}/tests/golden/cuda.c)
+  target_link_libraries(golden_cuda PRIVATE backend_cuda cuda_kernels_on_cpu enginerig tr_flags PkgConfig::JANSSON)
+endif()
