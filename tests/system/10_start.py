@@ -47,7 +47,7 @@ def bad_flags():
     one_sentence("context too large", dict(SIM, port=0, ctx_size=100000), "--ctx-size")
     one_sentence("pool smaller than a context", dict(SIM, port=0, kv_memory=128 * 20), "KV")
     one_sentence("weights that do not exist", dict(sim, backend="cpu"), "--model sim")
-    one_sentence("no GPU, or no program for one", dict(SIM, port=0, backend="cuda"), "CUDA")
+    one_sentence("no GPU, or no program for one", dict(SIM, port=0, backend="cuda"), "--backend cuda")
     one_sentence("a GPU for the sim model", dict(sim, backend="cuda"), "--model sim")
     one_sentence("arithmetic of the CPU on a GPU", dict(SIM, port=0, backend="cuda", cpu_math="f32"),
                  "--cpu-math f32", "--deterministic")

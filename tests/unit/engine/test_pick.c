@@ -239,14 +239,14 @@ static void note(const struct tr_rig_req *q, struct answer *w)
 /* What of a record does not depend on the time. */
 static void note_bill(struct tr_bill *out, const struct tr_bill *b)
 {
-    *out = (struct tr_bill){.state = b->state,
-                            .finish = b->finish,
-                            .err = b->err,
-                            .choices = b->choices,
-                            .prompt_tokens = b->prompt_tokens,
-                            .completion_tokens = b->completion_tokens,
-                            .overrun_tokens = b->overrun_tokens,
-                            .last_token = b->last_token};
+    out->state = b->state;
+    out->finish = b->finish;
+    out->err = b->err;
+    out->choices = b->choices;
+    out->prompt_tokens = b->prompt_tokens;
+    out->completion_tokens = b->completion_tokens;
+    out->overrun_tokens = b->overrun_tokens;
+    out->last_token = b->last_token;
 }
 
 static void all_together(struct answer *out, struct tr_bill *billed)
