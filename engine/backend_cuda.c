@@ -216,10 +216,10 @@ static void end(enum tr_cuda_state state, const struct tr_errbuf *err)
 static void wait_for_pass(struct tr_backend *b, void (*beat)(void *), void *arg)
 {
     struct tr_errbuf err;
-    uint64_t from = tr_now_ns(), told = from, now = from;
+    uint64_t from = tr_now_ns(), told = from;
     enum tr_cuda_state state;
     while ((state = tr_cuda_ask(b->dev, &err)) == TR_CUDA_BUSY) {
-        now = tr_now_ns();
+        uint64_t now = tr_now_ns();
         if (now - told >= BEAT_NS && now - b->began_ns < PATIENCE_NS) {
             told = now;
             if (beat)

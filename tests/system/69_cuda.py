@@ -132,6 +132,30 @@ def an_engine_that_dies_or_whose_device_fails_loses_nothing():
 
 
 @test
+def a_device_that_hangs_or_does_not_come_back():
+    """The engine gives signs of life for 30 s of one pass, then none.  A device that is not found again ends the
+    service after ten engines."""
+    if not LONG:
+        return
+    GPU.set()
+    body = dict(model=MODEL, prompt=[5, 6, 7], temperature=1, seed=3, max_tokens=60, ignore_eos=True)
+    with serve("cuda", deterministic="on", engine_stall_s=2) as s:
+        whole = text_of(s.post(COMP, body))
+        st = s.stream(COMP, dict(body, stream=True)).read(3)
+        began = time.monotonic()
+        GPU.set(hang=1)
+        check(until(lambda: "gave no sign of life" in s.log(), 3 * WAIT), "it is killed", s.log()[-600:])
+        check(time.monotonic() - began > 25, "not before a pass may have taken its time")
+        GPU.set()
+        st.rest()
+        equal((st.text(), st.finishes()), (whole, ["length"]), "nothing is missing")
+        GPU.set(n_devices=0)
+        os.kill(s.processes()["engine"][0], signal.SIGKILL)
+        equal(s.wait_exit(2 * WAIT), 1, "exit code 1")
+        equal((s.log().count("no GPU is to be seen"), s.log().count("giving up")), (10, 1), "ten have looked")
+
+
+@test
 def one_that_cannot_be_used_is_told_in_one_sentence():
     flags = dict(FLAGS, backend="cuda", port=0, control_socket="off")
     cases = (("no driver", dict(n_devices=0, fail=GPU.COUNT, code=INSUFFICIENT_DRIVER, times=1), {}, "there is no NVIDIA driver; install one, or serve with --backend cpu"),
