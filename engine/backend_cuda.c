@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `cuda` backend: cuda_kernels/, a model and a forward pass behind engine/backend.h.
  *
- * A pass is put on the device's stream and comes back at once; whoever wants its logits waits for it, with a sign of
+ * A pass is put on the device's stream and comes back at once; `collect` waits for it, with a sign of
  * life for as long as a pass may take: PATIENCE_NS.  After that there is none, and the supervisor deals with an
  * engine that stands still.
  *
@@ -17,6 +17,8 @@
 #include "base/log.h"
 #include "cuda_kernels/cuda.h"
 #include "engine/backend_plan.h"
+#include "engine/pick_cuda.h"
+#include "engine/sched.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -37,6 +39,7 @@ struct tr_backend {
     struct tr_dev *dev;
     struct tr_model *model;
     struct tr_forward *forward;
+    struct tr_pick_cuda *picks;
     uint64_t began_ns; /* the pass that is under way */
 };
 
@@ -51,12 +54,20 @@ static struct tr_cuda_shape shape_of(const struct tr_model *m, const struct tr_f
                                   .head_dim = m->hp.head_dim};
 }
 
-/* Memory of the device that passes work in. */
+static struct tr_pick_cuda_config picks_of(const struct tr_model *m,
+                                           const struct tr_forward_config *fc)
+{
+    return (struct tr_pick_cuda_config){
+        .n_vocab = m->hp.n_vocab, .n_ctx = fc->n_ctx, .max_out = fc->max_out, .n_eog = TR_MAX_EOG};
+}
+
+/* Memory of the device that passes and picks work in. */
 static uint64_t scratch_bytes(const struct tr_backend *b, const struct tr_forward_config *fc)
 {
     struct tr_cuda_shape shape = shape_of(b->model, fc);
+    struct tr_pick_cuda_config picks = picks_of(b->model, fc);
     return tr_forward_measure(b->model, &tr_ops_cuda, b->dev, fc) +
-           tr_cuda_room_bytes(b->dev, &shape);
+           tr_cuda_room_bytes(b->dev, &shape) + tr_pick_cuda_bytes(&picks);
 }
 
 /* What is left for KV blocks when everything else that a pass needs is there. */
@@ -138,6 +149,7 @@ static void cuda_close(struct tr_backend *b)
 {
     if (!b)
         return;
+    tr_pick_cuda_close(b->picks);
     tr_forward_close(b->forward);
     tr_model_free(b->model);
     tr_ops_cuda.close(b->dev);
@@ -151,7 +163,8 @@ static int make_ready(struct tr_backend *b, const struct tr_backend_config *c,
     struct tr_forward_config fc = {.kv_type = c->kv_type,
                                    .max_rows = c->max_rows,
                                    .max_out = c->max_out < c->max_rows ? c->max_out : c->max_rows,
-                                   .max_seqs = c->max_seqs};
+                                   .max_seqs = c->max_seqs,
+                                   .ids = true};
     int ret = plan_memory(b, c, &fc, err);
     struct tr_cuda_shape shape = shape_of(b->model, &fc);
     if (ret < 0 || (ret = tr_cuda_take_room(b->dev, &shape, err)) < 0)
@@ -159,6 +172,13 @@ static int make_ready(struct tr_backend *b, const struct tr_backend_config *c,
     b->forward = tr_forward_open(b->model, &tr_ops_cuda, b->dev, &fc, err);
     if (!b->forward)
         return -ENOMEM;
+    struct tr_pick_cuda_config picks = picks_of(b->model, &fc);
+    b->picks = tr_pick_cuda_open(&tr_ops_cuda, b->dev, &picks);
+    if (!b->picks)
+        return tr_errf(err, -ENOMEM,
+                       "no memory for the sampler: %" PRIu64 " bytes of the GPU, %" PRIu64
+                       " page-locked",
+                       tr_pick_cuda_bytes(&picks), tr_pick_cuda_host_bytes(&picks));
     tr_cuda_record_begin(b->dev);
     tr_forward_record(b->forward);
     ret = tr_cuda_record_end(b->dev, err);
@@ -241,6 +261,21 @@ static void cuda_forward(struct tr_backend *b, const struct tr_batch *batch, flo
         wait_for_pass(b, beat, arg);
 }
 
+static void cuda_pick(struct tr_backend *b, const struct tr_pick *p, uint32_t n)
+{
+    struct tr_forward_out out = tr_forward_out(b->forward);
+    struct tr_cuda_logits from = {.x = out.logits, .places = out.places, .kv = out.kv};
+    tr_pick_cuda_send(b->picks, &from, p, n);
+}
+
+static void cuda_collect(struct tr_backend *b, struct tr_picked *out, uint32_t n,
+                         void (*beat)(void *), void *arg)
+{
+    wait_for_pass(b, beat, arg);
+    if (n)
+        tr_pick_cuda_read(b->picks, out, n);
+}
+
 static void cuda_parallel(struct tr_backend *b, uint32_t n, void (*fn)(void *, uint32_t), void *arg)
 {
     tr_ops_cuda.parallel(b->dev, n, fn, arg);
@@ -251,6 +286,8 @@ const struct tr_backend_ops tr_backend_cuda = {
     .deterministic = cuda_deterministic,
     .open = cuda_open,
     .forward = cuda_forward,
+    .pick = cuda_pick,
+    .collect = cuda_collect,
     .parallel = cuda_parallel,
     .close = cuda_close,
 };
