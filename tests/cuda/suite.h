@@ -113,7 +113,8 @@ template <class T> struct on_device {
 
 template <class T> bool same(const std::vector<T> &a, const std::vector<T> &b)
 {
-    return a.size() == b.size() && memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+    return a.size() == b.size() &&
+           (a.empty() || memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 /* The largest difference beside the largest value. */
