@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "cuda_kernels/cuda.h"
 #include "engine/backend_plan.h"
+#include "engine/errand.h"
 #include "engine/pick_cuda.h"
 #include "engine/sched.h"
 
@@ -39,6 +40,7 @@ struct tr_backend {
     struct tr_dev *dev;
     struct tr_model *model;
     struct tr_forward *forward;
+    struct tr_errand *errand;
     struct tr_pick_cuda *picks;
     uint64_t began_ns; /* the pass that is under way */
 };
@@ -149,6 +151,7 @@ static void cuda_close(struct tr_backend *b)
 {
     if (!b)
         return;
+    tr_errand_close(b->errand);
     tr_pick_cuda_close(b->picks);
     tr_forward_close(b->forward);
     tr_model_free(b->model);
@@ -213,6 +216,11 @@ static struct tr_backend *cuda_open(const struct tr_backend_config *c, struct tr
         close(c->weights_fd);
     if (!b->model || make_ready(b, c, info, err) < 0)
         goto failed;
+    b->errand = tr_errand_open();
+    if (!b->errand) {
+        tr_errf(err, -ENOMEM, "no thread for errands");
+        goto failed;
+    }
     tr_gguf_close(g);
     /* Pauses of microseconds are not rounded up to the tenth of a millisecond that is usual. */
     (void)prctl(PR_SET_TIMERSLACK, 1000);
@@ -281,6 +289,12 @@ static void cuda_parallel(struct tr_backend *b, uint32_t n, void (*fn)(void *, u
     tr_ops_cuda.parallel(b->dev, n, fn, arg);
 }
 
+static bool cuda_errand(struct tr_backend *b, void (*fn)(void *, uint64_t), void *arg,
+                        uint64_t what)
+{
+    return tr_errand_give(b->errand, fn, arg, what);
+}
+
 const struct tr_backend_ops tr_backend_cuda = {
     .name = "cuda",
     .deterministic = cuda_deterministic,
@@ -289,5 +303,6 @@ const struct tr_backend_ops tr_backend_cuda = {
     .pick = cuda_pick,
     .collect = cuda_collect,
     .parallel = cuda_parallel,
+    .errand = cuda_errand,
     .close = cuda_close,
 };
