@@ -17,7 +17,7 @@ static void product(const matrix &w, uint32_t n_rows)
     });
 }
 
-/* Rows of all counts that are launched alike, and one more. */
+/* All counts of rows that few rows are, and one more. */
 static void rows(enum tr_tensor_type type, uint32_t n_in, uint32_t n_out)
 {
     matrix w(type, n_in, n_out);
@@ -33,6 +33,16 @@ static void the_model()
             product(matrix(TR_T_Q4_1, n_in, 64), n_rows);
             product(matrix(TR_T_Q8_0, n_in, 33), n_rows);
         }
+}
+
+/* More rounds than a warp's ring has places. */
+static void long_sums()
+{
+    product(matrix(TR_T_Q4_K, 6400, 32), 1);
+    product(matrix(TR_T_Q6_K, 3328, 20), 1);
+    product(matrix(TR_T_Q2_K, 4096, 32), 4);
+    product(matrix(TR_T_Q5_K, 2304, 32), 16);
+    product(matrix(TR_T_F16, 1700, 32), 1);
 }
 
 /* Matrices of one launch, and a type of its own between them. */
@@ -70,6 +80,7 @@ int main()
     rows(TR_T_Q4_1, 64, 32);
     rows(TR_T_Q8_0, 32, 1);
     the_model();
+    long_sums();
     several_at_once();
     return suite_end();
 }
