@@ -149,22 +149,24 @@ template <enum tr_tensor_type T, class S> struct fetch {
             there |= t / ROW_PIECES + i * ROW_STEP < rows ? 1u << i : 0;
     }
 
-    /* n K-blocks from `block` on, to stage `stage`. */
-    template <bool WHOLE> __device__ void start_n(uint32_t stage, uint32_t block, uint32_t n) const
+    /* A third of a stage: K-blocks from `block` on, as far as they are there. */
+    template <bool WHOLE>
+    __device__ void start_n(uint32_t third, tr_spot to, uint32_t block, uint32_t n) const
     {
-        const tr_spot to = shared + stage * G::BYTES;
-        if (strip)
+        if (third == 0 && strip)
             start_strip<WHOLE>(to, block, n);
-        start_rows<WHOLE>(to, block, n);
-        start_sides<WHOLE>(to, block, n);
+        if (third == 1)
+            start_rows<WHOLE>(to, block, n);
+        if (third == 2)
+            start_sides<WHOLE>(to, block, n);
     }
-    __device__ void start(uint32_t stage, uint32_t block) const
+    __device__ void start(uint32_t third, uint32_t stage, uint32_t block) const
     {
         const uint32_t left = m.dim / TR_CUDA_K - block;
         if (left >= DEEP)
-            start_n<true>(stage, block, DEEP);
+            start_n<true>(third, shared + stage * G::BYTES, block, DEEP);
         else
-            start_n<false>(stage, block, left);
+            start_n<false>(third, shared + stage * G::BYTES, block, left);
     }
 
     template <bool WHOLE> __device__ void start_strip(tr_spot to, uint32_t block, uint32_t n) const
@@ -457,8 +459,8 @@ static __global__ void __launch_bounds__(S::THREADS, S::AT_ONCE) product_many(co
     const fetch<T, S> from(m, tr_tile_of(m.tiles, blockIdx.x, S::STRIPS, S::ROWS), shared);
     const uint32_t n_blocks = m.dim / TR_CUDA_K, n_steps = (n_blocks + DEEP - 1) / DEEP;
     for (uint32_t i = 0; i < S::STAGES - 1; i++) {
-        if (i < n_steps)
-            from.start(i, i * DEEP);
+        for (uint32_t third = 0; third < 3 && i < n_steps; third++)
+            from.start(third, i, i * DEEP);
         tr_copy_commit();
     }
 
@@ -467,13 +469,14 @@ static __global__ void __launch_bounds__(S::THREADS, S::AT_ONCE) product_many(co
     for (uint32_t i = 0; i < n_steps; i++) {
         tr_copy_wait<S::STAGES - 2>();
         __syncthreads(); /* this stage is there for all, and all have left the one before it */
-        if (i + S::STAGES - 1 < n_steps)
-            from.start(next, (i + S::STAGES - 1) * DEEP);
-        tr_copy_commit();
         const uint32_t left = n_blocks - i * DEEP;
         TR_ROLLED
-        for (uint32_t k = 0; k < (left < DEEP ? left : DEEP); k++)
+        for (uint32_t k = 0; k < (left < DEEP ? left : DEEP); k++) {
+            if (i + S::STAGES - 1 < n_steps) /* then this stage is a whole one */
+                from.start(k, next, (i + S::STAGES - 1) * DEEP);
             block_of_k<T, S, EXACT>(shared + now * G::BYTES, p.strip, p.first, p.row, k, acc);
+        }
+        tr_copy_commit();
         next = now;
         now = now + 1 == S::STAGES ? 0 : now + 1;
     }

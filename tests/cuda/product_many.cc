@@ -33,11 +33,13 @@ struct rows {
         const size_t blocks = (size_t)n * (dim / 32);
         cpu = start(n, dim, x, room.p);
         gpu = cpu;
-        q.put(copy(cpu.q, blocks * 32));
-        d.put(copy(cpu.d, blocks));
-        s.put(copy(cpu.s, blocks));
-        sum.put(copy(cpu.sum, blocks));
-        low.put(copy(cpu.low, blocks));
+        if (blocks) {
+            q.put(copy(cpu.q, blocks * 32));
+            d.put(copy(cpu.d, blocks));
+            s.put(copy(cpu.s, blocks));
+            sum.put(copy(cpu.sum, blocks));
+            low.put(copy(cpu.low, blocks));
+        }
         gpu.x = dx.p;
         gpu.q = q.p;
         gpu.d = d.p;
@@ -189,8 +191,30 @@ static void several()
     }
 }
 
+/* The products of a layer of SmolLM2-135M, and some of its outputs. */
+static void smollm2()
+{
+    static const struct {
+        enum tr_tensor_type type;
+        uint32_t n_in, n_out;
+    } of[] = {{TR_T_Q4_1, 576, 576},
+              {TR_T_Q4_1, 576, 192},
+              {TR_T_Q4_1, 576, 1536},
+              {TR_T_Q4_1, 1536, 576},
+              {TR_T_Q8_0, 576, 1000}};
+    for (auto &m : of) {
+        struct matrix w(m.type, m.n_in, m.n_out);
+        struct rows x(70, m.n_in);
+        claim(same(by_device(w, x, true, LARGE), w.right(x)), "%s [%u, %u] in large tiles",
+              type_name(m.type), m.n_out, m.n_in);
+        claim(same(by_device(w, x, true, SMALL), w.right(x)), "%s [%u, %u] in small tiles",
+              type_name(m.type), m.n_out, m.n_in);
+    }
+}
+
 int main()
 {
+    smollm2();
     for (auto &t : all_types) {
         if (!tr_quant_blocked(t.type))
             continue;
