@@ -201,7 +201,7 @@ static void smollm2()
               {TR_T_Q4_1, 576, 192},
               {TR_T_Q4_1, 576, 1536},
               {TR_T_Q4_1, 1536, 576},
-              {TR_T_Q8_0, 576, 1000}};
+              {TR_T_Q8_0, 576, 300}};
     for (auto &m : of) {
         struct matrix w(m.type, m.n_in, m.n_out);
         struct rows x(70, m.n_in);
