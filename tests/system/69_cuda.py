@@ -40,6 +40,10 @@ class Machine:
     def fired(self):
         return struct.unpack_from(self.LAYOUT, self.map)[self.FIELDS.index("fired")]
 
+    def calls(self, call):
+        """Since it was set last."""
+        return struct.unpack_from(self.LAYOUT, self.map)[len(self.FIELDS) + call]
+
 
 GPU = Machine()
 FLAGS = dict(model=with_vocabulary(NAME), served_name=MODEL, ctx_size=256, max_seqs=4, threads=1, frontends=1)
@@ -128,6 +132,33 @@ def an_engine_that_dies_or_whose_device_fails_loses_nothing():
         check("ended with status 1" in s.log(), "that is none", s.log()[-600:])
         GPU.set()
         equal(text_of(s.post(path, body)), whole, "and it serves")
+        s.pids = s.processes()
+
+
+@test
+def who_makes_a_kernel_go_astray_is_found_and_who_meets_broken_memory_is_not_blamed():
+    """Two engines die in passes that one request has for itself."""
+    GPU.set()
+    body = dict(model=MODEL, prompt=[5, 6, 7], temperature=1, seed=3, max_tokens=40, ignore_eos=True)
+    with serve("cuda", deterministic="on", faults=True) as s:
+        copies = GPU.calls(GPU.COPY)  # of an engine's start; the next is the plan of a pass
+        whole = text_of(s.post(COMP, body))
+        for code, guilty in ((ILLEGAL_ADDRESS, True), (ECC, False)):
+            before = restarts(s)
+            st = s.stream(COMP, dict(body, stream=True)).read(3)
+            s.faults.arm("supervisor.reaped", "stop")
+            GPU.arm(GPU.GRAPH, code, 3)
+            pid = s.faults.wait_stopped("supervisor.reaped")
+            GPU.arm(GPU.COPY, code, copies)
+            s.faults.go_on(pid)
+            st.rest()
+            if guilty:
+                equal([e["code"] for e in st.errors()], ["engine_crashed"], "it is found")
+            else:
+                equal((st.text(), st.finishes(), st.errors()), (whole, ["length"], []), "nothing is missing")
+            equal(GPU.fired(), 1, "the second engine failed, too")
+            check(until(lambda: restarts(s) == before + 2), "two engines died", restarts(s))
+        equal(text_of(s.post(COMP, body)), whole, "and it serves")
         s.pids = s.processes()
 
 
