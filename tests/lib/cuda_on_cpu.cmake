@@ -15,7 +15,7 @@ target_include_directories(cuda_on_cpu_flags INTERFACE ${inc}/cuda_kernels ${inc
 target_link_libraries(cuda_on_cpu_flags INTERFACE tr_flags)
 # gcc 12 takes an array that a kernel has set to zeros and hands to a function for zeros behind it too
 # (product_few.cu, the sums of a thread).
-target_compile_options(cuda_on_cpu_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fno-ipa-cp>)
+target_compile_options(cuda_on_cpu_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-ipa-cp>)
 
 set(kernels ${sources})
 list(FILTER kernels INCLUDE REGEX "\\.cu$")
