@@ -8,10 +8,12 @@
 #include "cuda_kernels/cuda.h"
 #include "cuda_kernels/dev.cuh"
 #include "gpu/device.h"
+#include "gpu/picks.h"
 #include "gpu/report.h"
 #include "gpu/stages.h"
 
 extern "C" {
+#include "base/cpus.h"
 #include "cpu_kernels/quant.h"
 #include "testlib/gguf_write.h"
 }
@@ -350,16 +352,22 @@ static int open_device(struct bench *b, bool exact)
     struct tr_errbuf err;
     struct tr_cuda_config c = {};
     c.exact = exact;
+    c.n_threads = tr_cpus_usable();
     b->dev[exact] = tr_cuda_open(&c, &err);
     if (!b->dev[exact]) {
         tr_report_say("%s", err.msg);
         return -1;
     }
-    size_t room = tr_cuda_attention_room(b->dev[exact]->n_sm, b->max_ctx, b->max_rows, b->heads,
-                                         b->heads_kv, b->head_dim);
-    b->dev[exact]->attend_room = OPS->take(b->dev[exact], room, false);
-    b->dev[exact]->attend_room_len = room;
-    return b->dev[exact]->attend_room ? 0 : -1;
+    struct tr_cuda_shape s = {};
+    s.n_ctx = b->max_ctx;
+    s.max_rows = b->max_rows;
+    s.n_head = b->heads;
+    s.n_head_kv = b->heads_kv;
+    s.head_dim = b->head_dim;
+    if (tr_cuda_take_room(b->dev[exact], &s, &err) == 0)
+        return 0;
+    tr_report_say("%s", err.msg);
+    return -1;
 }
 
 int tr_gpu_kernels(const struct tr_gpu_args *a)
@@ -385,6 +393,7 @@ int tr_gpu_kernels(const struct tr_gpu_args *a)
     for (uint32_t n : {1u, b.dry ? 5u : 256u, b.dry ? 40u : 4096u})
         if (tr_report_has_time(1))
             rows_of(&b, n);
+    tr_gpu_picks(b.dev[1], a->dry, b.read_gb_s);
     OPS->close(b.dev[0]);
     OPS->close(b.dev[1]);
     return 0;

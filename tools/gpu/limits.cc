@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/device.h"
 
+#include "cuda_kernels/dev.cuh"
+#include "gpu/picks.h"
 #include "gpu/report.h"
 #include "gpu/stages.h"
 
@@ -77,6 +79,13 @@ double microseconds(cudaStream_t s, uint32_t n, const std::function<void(uint32_
     must(cudaGraphExecDestroy(exec), "giving a recording back");
     must(cudaGraphDestroy(graph), "giving a recording back");
     return best / n;
+}
+
+double tr_gpu_microseconds(struct tr_dev *dev, uint32_t n, void (*call)(void *arg, uint32_t i),
+                           void *arg, bool dry)
+{
+    return microseconds(
+        dev->stream, n, [&](uint32_t i) { call(arg, i); }, dry);
 }
 
 /* ---- limits ---- */

@@ -50,6 +50,8 @@ void tr_report_open(const char *dir, const char *stage, double seconds)
 
 void tr_report_table(const char *name, uint32_t n, const char *const *columns)
 {
+    if (r.table && strcmp(r.table, name) == 0 && r.n_cells == 0)
+        return; /* its rows go on */
     r.table = name;
     r.n_columns = n;
     r.n_cells = 0;
@@ -64,15 +66,15 @@ static void write_cells(FILE *f)
     if (!f)
         return;
     if (!r.has_head) {
-        fprintf(f, "\n| %s |", r.table);
+        fprintf(f, "\n**%s**\n\n|", r.table);
         for (uint32_t i = 0; i < r.n_columns; i++)
             fprintf(f, " %s |", r.column[i]);
-        fprintf(f, "\n|---|");
+        fprintf(f, "\n|");
         for (uint32_t i = 0; i < r.n_columns; i++)
             fprintf(f, "---|");
         fprintf(f, "\n");
     }
-    fprintf(f, "| |");
+    fprintf(f, "|");
     for (uint32_t i = 0; i < r.n_columns; i++)
         fprintf(f, " %s |", r.cell[i].text);
     fprintf(f, "\n");

@@ -19,7 +19,8 @@ extern "C" {
 /* Once.  `dir` NULL: standard output alone.  The stage may take `seconds` from now. */
 void tr_report_open(const char *dir, const char *stage, double seconds);
 
-/* A table with n columns; its head is written with its first row. */
+/* A table with n columns; its head is written with its first row.  The table that was begun last may be begun
+ * again: its rows go on. */
 void tr_report_table(const char *name, uint32_t n, const char *const *columns);
 
 /* Cells are collected, the last one ends the row.  What is not known has a cell too. */
