@@ -2,23 +2,26 @@
 /* Attention: the CPU's bits for all types, shapes and mixtures of rows. */
 #include "attention_rig.h"
 
-/* Rows of all kinds against the host, in both orders.  `room`: for all that could be split; for some; for none. */
+/* Room for all that could be split; for some of it; for none. */
+enum room { ALL = 1, SOME = 2, NONE = 4 };
+
+/* Rows of all kinds against the host, in both orders, with each of these rooms. */
 static void check(const cache &c, const std::vector<struct run> &runs, const char *what,
-                  bool rooms_too = true)
+                  unsigned rooms)
 {
     struct attended a = attend_on_host(c, runs);
     uint32_t n_head = c.s.n_head_kv * c.s.group;
     size_t none = tr_cuda_attention_room(0, 1, 1, n_head, c.s.n_head_kv, c.s.dim);
     size_t all = tr_cuda_attention_room(64, 1024, 512, n_head, c.s.n_head_kv, c.s.dim);
-    const size_t rooms[] = {all, none + (all - none) / 160, none};
     in_both_orders([&](const char *order) {
-        for (size_t room : rooms) {
-            if (room != all && !rooms_too)
-                break;
-            claim(same(attend_on_device(c, runs, a, true, room, room == all ? 2 : 1), a.want),
+        for (unsigned room = ALL; room <= NONE; room *= 2) {
+            if (!(rooms & room))
+                continue;
+            size_t len = room == ALL ? all : room == SOME ? none + (all - none) / 160 : none;
+            claim(same(attend_on_device(c, runs, a, true, len, room == ALL ? 2 : 1), a.want),
                   "%s, %s, %u x %u heads of %u, cap %g, window %u, room %zu%s", what,
                   name_of(c.s.type), c.s.n_head_kv, c.s.group, c.s.dim, (double)c.s.soft_cap,
-                  c.s.window, room, order);
+                  c.s.window, len, order);
         }
     });
 }
@@ -28,14 +31,33 @@ static void decode(const struct shape &s)
 {
     cache c(s, {1, 40, 256, 257, 777}, 1);
     check(c, {{4, 776, 1}, {0, 0, 0}, {1, 39, 1}, {0, 0, 1}, {2, 255, 1}, {3, 256, 1}, {0, 0, 0}},
-          "decode");
+          "decode", ALL | SOME | NONE);
+}
+
+/* More partitions than a warp, and a block, joins at once. */
+static void far_decode(const struct shape &s)
+{
+    cache c(s, {33100, 8500});
+    check(c, {{0, 33099, 1}, {1, 8499, 1}}, "far decode", ALL);
+}
+
+/* More rows than a launch has, at all sorts of positions. */
+static void many(const struct shape &s)
+{
+    cache c(s, {600, 30, 300});
+    const uint32_t lengths[] = {600, 30, 300};
+    std::vector<struct run> runs;
+    for (uint32_t i = 0; i < 560; i++)
+        runs.push_back(
+            {i % 3, i % 20 == 7 ? 3 * i / 4 % lengths[i % 3] : i % lengths[i % 3], i % 50 != 49});
+    check(c, runs, "many rows", SOME);
 }
 
 /* A prompt, from its beginning or in the middle. */
 static void prefill(const struct shape &s, uint32_t first, uint32_t n)
 {
     cache c(s, {first + n});
-    check(c, {{0, first, n}}, "prefill", false);
+    check(c, {{0, first, n}}, "prefill", ALL);
 }
 
 /* Rows that are alone before, between and after runs of all lengths; two sequences share their first blocks. */
@@ -51,7 +73,7 @@ static void mixture(const struct shape &s)
            {0, 0, 0},
            {2, 10, 9},
            {1, 250, 20}},
-          "mixture", false);
+          "mixture", ALL);
 }
 
 int main()
@@ -66,6 +88,8 @@ int main()
     decode({TR_OPS_KV_Q8_0, 1, 8, 96, 30, 290});
     decode({TR_OPS_KV_F32, 2, 4, 80, 0, 0});
     decode({TR_OPS_KV_F32, 1, 1, 128, 5, 256});
+    many({TR_OPS_KV_F16, 1, 1, 16, 0, 0});
+    far_decode({TR_OPS_KV_F16, 1, 1, 16, 0, 0});
     prefill({TR_OPS_KV_F16, 2, 4, 16, 0, 0}, 0, 70);
     prefill({TR_OPS_KV_F16, 1, 1, 64, 0, 0}, 230, 64);
     prefill({TR_OPS_KV_F16, 1, 7, 32, 30, 100}, 480, 68);
