@@ -25,14 +25,20 @@ static void rows(enum tr_tensor_type type, uint32_t n_in, uint32_t n_out)
         product(w, n);
 }
 
-/* What SmolLM2 has, with outputs cut to a few strips; K in one round and in several. */
+/* What SmolLM2 has: its layers' matrices in full, some of its output head. */
 static void the_model()
 {
-    for (uint32_t n_in : {576u, 1536u})
-        for (uint32_t n_rows : {1u, 4u, 7u, 16u}) {
-            product(matrix(TR_T_Q4_1, n_in, 64), n_rows);
-            product(matrix(TR_T_Q8_0, n_in, 33), n_rows);
-        }
+    const uint32_t layer[][2] = {{576, 576}, {576, 192}, {576, 1536}, {1536, 576}};
+    for (auto &l : layer) {
+        matrix w(TR_T_Q4_1, l[0], l[1]);
+        for (uint32_t n_rows : {1u, 2u, 8u})
+            product(w, n_rows);
+    }
+    matrix head(TR_T_Q8_0, 576, 1000);
+    for (uint32_t n_rows : {1u, 7u, 16u})
+        product(head, n_rows);
+    /* Q8_0 in several rounds, outputs that do not fill a strip. */
+    product(matrix(TR_T_Q8_0, 1536, 33), 4);
 }
 
 /* More rounds than a warp's ring has places. */

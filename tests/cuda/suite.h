@@ -100,7 +100,9 @@ template <class T> struct on_device {
     }
     void put(const std::vector<T> &v)
     {
-        must(cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+        if (!v.empty())
+            must(cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice),
+                 "cudaMemcpy");
     }
     std::vector<T> get() const
     {
