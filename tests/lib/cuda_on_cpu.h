@@ -14,7 +14,7 @@
  * where.  Copies by cp.async are done when they are waited for, not before.
  *
  * Memory of the device is memory from malloc, so ASan sees every access; shared memory is static, one block
- * at a time has it, and holds 0xa5 when a block begins.  Floats are IEEE (-ffp-contract=off): what nvcc does
+ * at a time has it, and holds 0xff (as a float NaN) when a block begins.  Floats are IEEE (-ffp-contract=off): what nvcc does
  * with -fmad=false -prec-div=true -prec-sqrt=true -ftz=false.
  *
  * Not there: textures, clusters, launches from a kernel, what streams do at the same time, and lanes that lose step in ways no meeting shows.
@@ -186,7 +186,7 @@ struct shared_note {
     shared_note(void *p, size_t n)
     {
         shareds().push_back({p, n});
-        memset(p, 0xa5, n);
+        memset(p, 0xff, n);
     }
 };
 
@@ -366,9 +366,9 @@ inline void make_fiber(fiber *f)
 inline void run_block(dim3 bid)
 {
     for (shared &s : shareds())
-        memset(s.p, 0xa5, s.n);
+        memset(s.p, 0xff, s.n);
     if (!b->dynamic.empty())
-        memset(b->dynamic.data(), 0xa5, b->dynamic.size());
+        memset(b->dynamic.data(), 0xff, b->dynamic.size());
     b->bid = bid;
     b->n_over = b->n_arrived = 0;
     b->warps = 0;
