@@ -37,7 +37,7 @@ static void decode(const struct shape &s)
 /* More partitions than a warp, and a block, joins at once. */
 static void far_decode(const struct shape &s)
 {
-    cache c(s, {33100, 8500});
+    cache c(s, {33100, 8500}, 0, true);
     check(c, {{0, 33099, 1}, {1, 8499, 1}}, "far decode", ALL);
 }
 
