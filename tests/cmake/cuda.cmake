@@ -60,6 +60,11 @@ if(TARGET cuda_kernels_on_cpu AND NOT TOKENRING_ENGINE_ONLY AND NOT TOKENRING_SA
     supervisor probe replay top ledger_tool inspect bench tr_flags)
   # Takes minutes: run by tools/check --all.
   pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+  foreach(noun constrain speculate) # all together on a device, each alone on the CPU
+    add_executable(cuda_${noun} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/unit/engine/test_${noun}.c)
+    target_compile_definitions(cuda_${noun} PRIVATE TOGETHER=tr_backend_cuda)
+    target_link_libraries(cuda_${noun} PRIVATE backend_cuda cuda_kernels_on_cpu enginerig testlib tr_flags PkgConfig::CRITERION)
+  endforeach()
   add_executable(golden_cuda ${CMAKE_SOURCE_DIR}/tests/golden/cuda.c)
   target_link_libraries(golden_cuda PRIVATE backend_cuda cuda_kernels_on_cpu enginerig tr_flags PkgConfig::JANSSON)
 endif()
