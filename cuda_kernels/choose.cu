@@ -39,7 +39,7 @@ static __device__ double weight(const struct chooser *k, double v)
     return tr_exp((v - (double)k->top.ref) * k->p->scale);
 }
 
-/* The least of the block's threads' ids, NONE if there is none. */
+/* Before the block's threads look for the least of something by atomicMin: NONE so far. */
 static __device__ void least_begin(uint32_t *least)
 {
     __syncthreads();
@@ -277,7 +277,7 @@ struct walk_end {
     uint32_t id; /* with DRAW: that the sum passes the target at, or the last */
 };
 
-/* The first entry of the slice that ends the walk, in m->stop; NONE: the walk goes on. */
+/* The first entry of the slice that ends the walk; not one of the slice's: the walk goes on. */
 static __device__ uint32_t stop_of(const struct chooser *k, const struct falling *f, enum walk why,
                                    double carried, double limit, uint32_t kept)
 {

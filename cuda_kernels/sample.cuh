@@ -40,10 +40,10 @@ struct sample_call {
     double *group_sum, *block_sum; /* the same of weights */
     uint32_t *n_touched;           /* [SLOTS] */
     double *touched_top;           /* [SLOTS] largest of the touched */
-    uint32_t *seat;      /* [SLOTS, n_vocab] of an id among the touched; all 0 between calls */
-    double *touched_v;   /* [SLOTS, touched_cap] logit */
-    double *touched_sum; /* [SLOTS, n_touched_groups] weights of groups of them */
-    float *touched_raw;  /* [SLOTS, touched_cap] */
+    uint32_t *seat;                /* [SLOTS, n_vocab] of an id among the touched, from 1 */
+    double *touched_v;             /* [SLOTS, touched_cap] logit */
+    double *touched_sum;           /* [SLOTS, n_touched_groups] weights of groups of them */
+    float *touched_raw;            /* [SLOTS, touched_cap] */
     uint32_t *touched_id;
     uint32_t *touched_seen; /* 2 for each time in the output, 1 if in the prompt */
 };

@@ -80,7 +80,7 @@ struct tr_cuda_sampler {
 };
 
 /* Bytes of the device for up to max_rows picks in a call, histories of n_ctx ids and max_listed ids of bias
- * and off together.  Zeroed. */
+ * and off together.  Zeroed at first. */
 size_t tr_cuda_sample_room(uint32_t n_vocab, uint32_t n_ctx, uint32_t max_rows,
                            uint32_t max_listed);
 void tr_cuda_sample_init(struct tr_cuda_sampler *s, uint32_t n_vocab, uint32_t n_ctx,

@@ -12,8 +12,8 @@
  * round trips to L2; 128k ids, about 100 us.  More blocks a pick would need a grid-wide meeting, and picks
  * with penalties go side by side anyway.
  *
- * A touched id leaves the row (minus infinity there); its seat is given up, so that all are free again when
- * the kernel ends. */
+ * A touched id leaves the row (minus infinity there).  Seats of earlier picks stay: they are smaller than any
+ * complement, so nobody takes them for a place in his list. */
 #include "cuda_kernels/sample.cuh"
 
 /* What a pick is touched by, in order. */
@@ -166,7 +166,6 @@ static __global__ void __launch_bounds__(SAMPLE_THREADS) touch(struct sample_cal
             to.v[s] = -INFINITY;
         atomicMax(top, (unsigned long long)sample_key_of(to.v[s]));
         x[id] = -INFINITY;
-        seat[id] = 0;
     }
     __syncthreads();
     if (threadIdx.x == 0) {

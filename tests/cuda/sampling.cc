@@ -7,7 +7,7 @@
 
 int main(int argc, char **argv)
 {
-    uint32_t n = argc > 1 ? (uint32_t)atoi(argv[1]) : 10 * SAMPLING_KINDS;
+    uint32_t n = argc > 1 ? (uint32_t)atoi(argv[1]) : 6 * SAMPLING_KINDS;
     struct tr_ops ops = {};
     ops.take = tr_cuda_take;
     ops.give = tr_cuda_give;
