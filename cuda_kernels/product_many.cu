@@ -7,20 +7,20 @@
  * tile.  Sums are not converted: they are counted onto a float's bits (MAGIC), from which one subtraction takes
  * them as a float.
  *
- * That float part is the limit, not the tensor cores.  Instructions of a warp for an mma and its four sums a lane:
- * 12 (subtract, scale times scale, fmaf), 16 with minima, 20 or more for halves, and 3 to 7 around them for
- * loads, unpacking and copies.  A scheduler of sm_90 issues one a clock, and could do an mma of int8 in 4 clocks
- * (mma.sync: in about 6), so what may be expected at most is, of the dense BF16 peak (half of the int8 one), 45
- * to 50 % for types with one scale, 35 to 40 % with minima.  sm_80 has 16 lanes of floats to a scheduler, so
- * 24 clocks for the 12, and an mma in 8: 60 % of its BF16 peak.  In fast mode (dev->exact false) one fmaf takes
- * the sum out of MAGIC and multiplies it with the weights' scale, and 8 (12) remain: 60 to 70 %, 50 % with
- * minima expected.  The two differ in where a product is rounded.
+ * That float part is the limit, not the tensor cores.  For an mma and its four sums a lane a warp has to issue 12
+ * instructions (subtract, scale times scale, fmaf), 16 with minima, 20 with halves; with loads, unpacking and a
+ * share of the copies the compiler makes about 18, 23 and 33 of it for sm_90 (wide tiles, Q8_0, Q4_K, Q6_K).  A
+ * scheduler issues one a clock and could do an mma of int8 in 4 clocks, so at most 44, 35 and 24 % of the dense
+ * BF16 peak (half of the int8 one) are expected.  sm_80 has 16 lanes of floats to a scheduler: 24 clocks for the
+ * 12, beside 16 that its BF16 peak would take.  In fast mode (dev->exact false) one fmaf takes the sum out of
+ * MAGIC and multiplies it with the weights' scale: about 14, 19 and 30 instructions, at most 57, 42 and 27 %
+ * expected on sm_90.  The two modes differ in where a product is rounded.
  *
  * Wide tiles: 8 warps, 128 outputs of 128 rows; a warp has a strip (32 outputs) of 64 rows, 64 sums a lane, so
  * that unpacking 32 outputs' weights and loading their scales is shared by 16 mma.  Types with halves have 16
  * outputs a warp (64 a block): their scales take the registers.  Two blocks a processor at 128 registers, and a
- * stage of four K-blocks each (15 to 37 KiB) beside the one that is computed: a stage lasts some 4,000 clocks,
- * far longer than memory takes to answer.  9 KiB a K-block (Q8_0) and about 500 clocks: 18 bytes a clock and
+ * stage of four K-blocks each (20 to 37 KiB) beside the one that is computed: a stage lasts some 4,000 clocks,
+ * longer than memory takes to answer.  9 KiB a K-block (Q8_0) and about 500 clocks: 18 bytes a clock and
  * processor from the second cache, which should give 24.
  * Narrow tiles, where wide ones would leave processors idle (few rows, or few outputs): 32 outputs of 64 rows, 4
  * warps of 16 by 32, four stages ahead.
@@ -73,6 +73,9 @@ template <enum tr_tensor_type T, class S> struct stage_of {
     static constexpr uint32_t D_AT = ROWS_AT + S::ROWS * ROW_BYTES;
     static constexpr uint32_t SIDES = F::MINS ? (F::HALVES ? 3 : 2) : 1;
     static constexpr uint32_t BYTES = D_AT + SIDES * SIDE_BYTES;
+    /* Behind the stages a warp has its strip's products of scales (scale_table). */
+    static constexpr uint32_t TABLE_BYTES = F::SUPER && !F::HALVES ? DEEP * TR_CUDA_STRIP * 8 : 0;
+    static constexpr uint32_t ALL_BYTES = S::STAGES * BYTES + S::WARPS * TABLE_BYTES;
 };
 
 struct many {
@@ -263,6 +266,26 @@ static __device__ void weights(const uint8_t *part, uint32_t first, uint32_t a[M
     }
 }
 
+struct alignas(8) scale {
+    float d, m;
+};
+
+/* Scales of a super-block times those of its K-blocks: a warp makes its strip's once a stage, a lane an output,
+ * rather than every lane what it needs in every K-block. */
+template <enum tr_tensor_type T>
+static __device__ void scale_table(const uint8_t *head, struct scale *table)
+{
+    typedef form<T> F;
+    const uint32_t o = threadIdx.x % 32;
+    const float d = f16_at(head, o), m = 0.0f - f16_at(head + TR_CUDA_F16S, o);
+    TR_UNROLL
+    for (uint32_t k = 0; k < DEEP; k++) {
+        const uint8_t *sub = head + F::HEAD + k * F::BLOCK + F::SCALES;
+        table[k * TR_CUDA_STRIP + o] = {d * (float)sub[o], m * (float)sub[TR_CUDA_STRIP + o]};
+    }
+    __syncwarp();
+}
+
 /* What outputs `first + lane / 4 + 8 j` multiply a block's sums with. */
 template <enum tr_tensor_type T, uint32_t MT, bool EXACT> struct scales {
     static constexpr uint32_t N = 2 * MT;
@@ -270,18 +293,24 @@ template <enum tr_tensor_type T, uint32_t MT, bool EXACT> struct scales {
     float m[N];               /* the minimum, or what low and high minima are multiplied with */
     float sc[N][2], mn[N][2]; /* of the halves */
 
-    __device__ scales(const uint8_t *head, const uint8_t *part, uint32_t first)
+    __device__ scales(const uint8_t *head, const uint8_t *part, const struct scale *table,
+                      uint32_t first)
     {
         typedef form<T> F;
         constexpr float down = 1.0f / (float)(1u << F::UP);
         const uint8_t *f16 = F::SUPER ? head : part + F::SCALES, *sub = part + F::SCALES;
         TR_UNROLL
         for (uint32_t j = 0; j < N; j++) {
-            uint32_t r = first + threadIdx.x % 32 / 4 + 8 * j;
+            const uint32_t r = first + threadIdx.x % 32 / 4 + 8 * j;
+            if constexpr (F::SUPER && !F::HALVES) {
+                d[j] = table[r].d;
+                m[j] = table[r].m;
+                continue;
+            }
             d[j] = f16_at(f16, r) * down;
             if constexpr (F::MINS)
                 m[j] = f16_at(f16 + TR_CUDA_F16S, r);
-            if constexpr (F::SUPER && F::MINS)
+            if constexpr (F::HALVES && F::MINS)
                 m[j] = 0.0f - m[j];
             if constexpr (F::HALVES) {
                 TR_UNROLL
@@ -292,9 +321,6 @@ template <enum tr_tensor_type T, uint32_t MT, bool EXACT> struct scales {
                     if constexpr (!EXACT)
                         sc[j][half] *= d[j];
                 }
-            } else if constexpr (F::SUPER) {
-                d[j] *= (float)sub[r];
-                m[j] *= (float)sub[TR_CUDA_STRIP + r];
             }
         }
     }
@@ -381,28 +407,41 @@ static __device__ void tile_of_k(const uint32_t a[4], const uint32_t b[2],
     }
 }
 
+/* A warp's part of a tile: outputs from `first` on of a strip, rows from `row` on. */
+template <class S> struct part {
+    uint32_t strip, first, row;
+    __device__ explicit part(uint32_t thread)
+    {
+        const uint32_t warp = thread / 32, of_strips = warp % (S::STRIPS * S::STRIP_WARPS);
+        strip = of_strips / S::STRIP_WARPS;
+        first = of_strips % S::STRIP_WARPS * 16;
+        row = warp / (S::STRIPS * S::STRIP_WARPS) * S::NT * 8;
+    }
+};
+
 /* One block of K of a warp. */
 template <enum tr_tensor_type T, class S, bool EXACT>
-static __device__ void block_of_k(const uint8_t *stage, uint32_t strip, uint32_t first,
-                                  uint32_t first_row, uint32_t k, float acc[S::MT][S::NT][4])
+static __device__ void block_of_k(const uint8_t *stage, const struct scale *table, const part<S> &p,
+                                  uint32_t k, float acc[S::MT][S::NT][4])
 {
     typedef form<T> F;
     typedef stage_of<T, S> G;
     constexpr uint32_t N = S::MT;
-    const uint8_t *head = stage + strip * G::STRIP_BYTES, *part = head + F::HEAD + k * F::BLOCK;
+    const uint8_t *head = stage + p.strip * G::STRIP_BYTES;
+    const uint8_t *weight = head + F::HEAD + k * F::BLOCK;
     uint32_t a[N][4];
-    weights<T, N>(part, first, a);
-    const scales<T, N, EXACT> w(head, part, first);
+    weights<T, N>(weight, p.first, a);
+    const scales<T, N, EXACT> w(head, weight, table + k * TR_CUDA_STRIP, p.first);
 
     /* Column i of the tile 2 t + odd is row 16 t + 4 (i / 2) + 2 odd + i % 2, so that a lane's four columns of
      * two tiles are neighbours. */
     const uint32_t lane = threadIdx.x % 32, i = lane % 8, half = lane / 8 % 2;
-    const uint32_t row = first_row + 4 * (i / 2) + 2 * (lane / 16) + i % 2;
+    const uint32_t row = p.row + 4 * (i / 2) + 2 * (lane / 16) + i % 2;
     const uint8_t *x =
         stage + G::ROWS_AT + row * G::ROW_BYTES + ((2 * k + half) ^ swizzle(row)) * 16;
     TR_UNROLL
     for (uint32_t t = 0; t < S::NT / 2; t++) {
-        const uint32_t at = k * S::ROWS + first_row + 16 * t + 4 * (lane % 4);
+        const uint32_t at = k * S::ROWS + p.row + 16 * t + 4 * (lane % 4);
         uint32_t b[4];
         tr_ldmatrix4(b, x + 16 * t * G::ROW_BYTES);
         const four d = four_at(stage + G::D_AT, at);
@@ -415,18 +454,6 @@ static __device__ void block_of_k(const uint8_t *stage, uint32_t strip, uint32_t
 }
 
 /* ---- a tile ---- */
-
-/* A warp's part of a tile: outputs from `first` on of a strip, rows from `row` on. */
-template <class S> struct part {
-    uint32_t strip, first, row;
-    __device__ explicit part(uint32_t thread)
-    {
-        const uint32_t warp = thread / 32, of_strips = warp % (S::STRIPS * S::STRIP_WARPS);
-        strip = of_strips / S::STRIP_WARPS;
-        first = of_strips % S::STRIP_WARPS * 16;
-        row = warp / (S::STRIPS * S::STRIP_WARPS) * S::NT * 8;
-    }
-};
 
 /* Where a tile is is found out anew at the end, rather than kept in registers. */
 template <class S>
@@ -457,6 +484,8 @@ static __global__ void __launch_bounds__(S::THREADS, S::AT_ONCE) product_many(co
     TR_SHARED_GIVEN(shared);
     const part<S> p(threadIdx.x);
     const fetch<T, S> from(m, tr_tile_of(m.tiles, blockIdx.x, S::STRIPS, S::ROWS), shared);
+    struct scale *table =
+        (struct scale *)(void *)(shared + S::STAGES * G::BYTES + threadIdx.x / 32 * G::TABLE_BYTES);
     const uint32_t n_blocks = m.dim / TR_CUDA_K, n_steps = (n_blocks + DEEP - 1) / DEEP;
     for (uint32_t i = 0; i < S::STAGES - 1; i++) {
         for (uint32_t third = 0; third < 3 && i < n_steps; third++)
@@ -469,12 +498,15 @@ static __global__ void __launch_bounds__(S::THREADS, S::AT_ONCE) product_many(co
     for (uint32_t i = 0; i < n_steps; i++) {
         tr_copy_wait<S::STAGES - 2>();
         __syncthreads(); /* this stage is there for all, and all have left the one before it */
+        const uint8_t *stage = shared + now * G::BYTES;
+        if constexpr (G::TABLE_BYTES != 0)
+            scale_table<T>(stage + p.strip * G::STRIP_BYTES, table);
         const uint32_t left = n_blocks - i * DEEP;
         TR_ROLLED
         for (uint32_t k = 0; k < (left < DEEP ? left : DEEP); k++) {
             if (i + S::STAGES - 1 < n_steps) /* then this stage is a whole one */
                 from.start(k, next, (i + S::STAGES - 1) * DEEP);
-            block_of_k<T, S, EXACT>(shared + now * G::BYTES, p.strip, p.first, p.row, k, acc);
+            block_of_k<T, S, EXACT>(stage, table, p, k, acc);
         }
         tr_copy_commit();
         next = now;
@@ -488,7 +520,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::AT_ONCE) product_many(co
 template <enum tr_tensor_type T, class S, bool EXACT>
 static void launch_shape(struct tr_dev *dev, struct many *m)
 {
-    const uint32_t bytes = stage_of<T, S>::BYTES * S::STAGES;
+    const uint32_t bytes = stage_of<T, S>::ALL_BYTES;
     const uint32_t n = tr_tiles_make(&m->tiles, S::STRIPS, S::ROWS);
     (void)cudaFuncSetAttribute(product_many<T, S, EXACT>,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
