@@ -53,6 +53,18 @@ static void many(const struct shape &s)
     check(c, runs, "many rows", SOME);
 }
 
+/* Rows that look like runs: of one sequence, but backwards; one position after the other, but of two sequences. */
+static void lookalikes(const struct shape &s)
+{
+    cache c(s, {64, 64});
+    std::vector<struct run> runs;
+    for (uint32_t i = 0; i < 64; i++)
+        runs.push_back({0, 63 - i, 1});
+    for (uint32_t i = 0; i < 64; i++)
+        runs.push_back({i % 2, i, 1});
+    check(c, runs, "lookalikes", ALL);
+}
+
 /* A prompt, from its beginning or in the middle. */
 static void prefill(const struct shape &s, uint32_t first, uint32_t n)
 {
@@ -88,6 +100,7 @@ int main()
     decode({TR_OPS_KV_Q8_0, 1, 8, 96, 30, 290});
     decode({TR_OPS_KV_F32, 2, 4, 80, 0, 0});
     decode({TR_OPS_KV_F32, 1, 1, 128, 5, 256});
+    lookalikes({TR_OPS_KV_F16, 1, 2, 16, 0, 0});
     many({TR_OPS_KV_F16, 1, 1, 16, 0, 0});
     far_decode({TR_OPS_KV_F16, 1, 1, 16, 0, 0});
     prefill({TR_OPS_KV_F16, 2, 4, 16, 0, 0}, 0, 70);
