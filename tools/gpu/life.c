@@ -7,6 +7,7 @@
  * both have when each call began and ended: what lies between the end of a pass and the moment when the next
  * one has been given to the device is time in which the device has nothing to do. */
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/pick.h"
@@ -388,7 +389,7 @@ int tr_gpu_life(const struct tr_gpu_args *a)
     weights_fd = tr_gpu_weights_fd();
     struct tr_engine_config c = {.ops = r.c.ops, .sched = r.c.sched};
     c.backend.model_path = a->model;
-    c.backend.n_threads = 1;
+    c.backend.n_threads = tr_cpus_usable();
     c.backend.deterministic = a->deterministic;
     double ready = start(&c);
     if (ready < 0) {

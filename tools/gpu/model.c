@@ -6,6 +6,7 @@
  * the scheduler makes it, greedy.  "forward" and "pick" are what these calls cost the host (plan, upload,
  * launch); "collect" is the wait for the device. */
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "engine/backend.h"
 #include "engine/pick.h"
 #include "gpu/report.h"
@@ -258,7 +259,7 @@ int tr_gpu_model(const struct tr_gpu_args *a)
         return 1;
     m.config = (struct tr_backend_config){.model_path = a->model,
                                           .weights_fd = tr_gpu_weights_fd(),
-                                          .n_threads = 1,
+                                          .n_threads = tr_cpus_usable(),
                                           .n_ctx = a->dry ? 256 : 4096,
                                           .max_seqs = a->dry ? 8 : 256,
                                           .max_rows = a->dry ? 128 : 4096};
