@@ -68,7 +68,7 @@ static void lookalikes(const struct shape &s)
 /* A prompt, from its beginning or in the middle. */
 static void prefill(const struct shape &s, uint32_t first, uint32_t n)
 {
-    cache c(s, {first + n});
+    cache c(s, {first + n}, 0, false, true);
     check(c, {{0, first, n}}, "prefill", ALL);
 }
 

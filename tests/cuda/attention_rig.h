@@ -31,7 +31,8 @@ struct run {
 struct cache {
     enum { LAYER = 1 };
     struct shape s;
-    bool rising; /* scores rise with the position, so that most partitions have a new maximum */
+    bool rising;   /* scores rise with the position, so that most partitions have a new maximum */
+    bool infinite; /* V of the last position is, in F16: it must not reach rows before it */
     struct tr_kv kv = {};
     std::vector<std::vector<uint32_t>> tables;
     std::vector<on_device<uint32_t> *> device_tables;
@@ -39,8 +40,8 @@ struct cache {
     on_device<uint8_t> *mem = nullptr;
 
     cache(const struct shape &shape, const std::vector<uint32_t> &lengths, uint32_t shared = 0,
-          bool rises = false)
-        : s(shape), rising(rises)
+          bool rises = false, bool endless = false)
+        : s(shape), rising(rises), infinite(endless)
     {
         uint32_t n_blocks = 3;
         for (uint32_t n : lengths)
@@ -88,6 +89,8 @@ struct cache {
             places.push_back({tables[seq].data(), i});
         for (size_t i = 0; rising && i < k.size(); i += s.dim)
             k[i] += (float)(i / width) / 64;
+        if (infinite)
+            v[(n - 1) * width] = 1e6f;
         tr_ops_cpu.kv_write(plain(), &kv, LAYER, places.data(), n, k.data(), v.data());
     }
 
