@@ -314,8 +314,8 @@ template <int N> void do_ldmatrix(void *const arg[WARP], uint32_t)
 {
     for (unsigned l = 0; l < WARP; l++)
         for (unsigned m = 0; m < N; m++)
-            memcpy(&((const ldmatrix_arg *)arg[l])->r[m],
-                   ldmatrix_row(arg, m, l / 4) + 4 * (l % 4), 4);
+            memcpy(&((const ldmatrix_arg *)arg[l])->r[m], ldmatrix_row(arg, m, l / 4) + 4 * (l % 4),
+                   4);
 }
 inline void do_ldmatrix_trans(void *const arg[WARP], uint32_t)
 {
