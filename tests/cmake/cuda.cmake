@@ -47,7 +47,7 @@ endforeach()
 
 # The engine over them, CUDA on the CPU.
 if(TARGET cuda_kernels_on_cpu)
-  add_executable(cuda_backend ${CMAKE_SOURCE_DIR}/tests/cuda/backend.c)
+  add_executable(cuda_backend ${CMAKE_SOURCE_DIR}/tests/cuda/backend.c ${CMAKE_SOURCE_DIR}/tests/cuda/backend_calls.cc)
   target_link_libraries(cuda_backend PRIVATE backend_cuda cuda_kernels_on_cpu engine tr_flags)
   add_test(NAME cuda_backend COMMAND cuda_backend WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(cuda_backend PROPERTIES LABELS cuda TIMEOUT 600)

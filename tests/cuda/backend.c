@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/cuda/backend.c - the cuda backend, over CUDA on the CPU, beside the cpu backend: small models of every
  * architecture (tests/golden/tiny), prompts in one piece and in chunks, decoding alone and in company, mixed
- * passes.  Logits and what is picked from them are the same, byte for byte. */
+ * passes.  Logits and what is picked from them are the same, byte for byte, and no
+ * memory is taken after the start. */
 #include "engine/backend.h"
 #include "engine/pick.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* backend_calls.cc: allocations of device and page-locked memory, and recorded passes, so far. */
+uint64_t memory_asked_for(void);
 
 static unsigned passed, failed;
 
@@ -156,6 +160,7 @@ static void test_model(const char *name, enum tr_kv_type kv)
 {
     static struct pair p;
     open_pair(&p, name, kv);
+    uint64_t at_start = memory_asked_for();
     claim(p.info.deterministic && p.info.n_kv_blocks >= SEQS * BLOCKS, name, "info", 0);
     for (uint32_t i = 0; i < 37; i++)
         add(&p, 0, i == 36 || i == 5);
@@ -172,6 +177,8 @@ static void test_model(const char *name, enum tr_kv_type kv)
         if (p.n_rows)
             run(&p, i < 4 ? "a mixed pass: logits" : "decoding: logits");
     }
+    claim(at_start > 0 && memory_asked_for() == at_start, name, "memory is taken after the start",
+          0);
     close_pair(&p);
 }
 
