@@ -17,8 +17,9 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-/* Shared memory of a block: an array of its own, or what the launch gives. */
-#define TR_SHARED(type, name, n) __shared__ type name[n]
+/* Shared memory of a block: an array of its own, or what the launch gives.  Either is aligned for all that is loaded
+ * at once: left alone, an array is where its elements may be. */
+#define TR_SHARED(type, name, n) __shared__ __align__(16) type name[n]
 #define TR_SHARED_GIVEN(name) extern __shared__ __align__(16) unsigned char name[]
 #define TR_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
