@@ -11,7 +11,7 @@ extern "C" {
 #include "base/assert.h"
 }
 
-enum { THREADS = 128, ROWS_MAX = 65535 /* of gridDim.y */ };
+enum { THREADS = 128 };
 
 static __device__ float half_at(const uint8_t *p, uint32_t output)
 {
@@ -51,16 +51,17 @@ static __device__ float block_at(const uint8_t *strip, uint32_t output, uint32_t
     return mins ? x + m : x;
 }
 
+/* Grid: (rows, elements / THREADS). */
 template <enum tr_tensor_type TYPE>
 static __global__ void embed(const uint8_t *packed, size_t strip_bytes, uint32_t n_in,
                              const uint32_t *tokens, float *out)
 {
-    uint32_t k = blockIdx.x * THREADS + threadIdx.x, token = tokens[blockIdx.y];
+    uint32_t k = blockIdx.y * THREADS + threadIdx.x, token = tokens[blockIdx.x];
     const uint8_t *strip = packed + token / TR_CUDA_STRIP * strip_bytes;
     uint32_t output = token % TR_CUDA_STRIP;
     if (k >= n_in)
         return;
-    float *to = out + (size_t)blockIdx.y * n_in + k;
+    float *to = out + (size_t)blockIdx.x * n_in + k;
     if constexpr (tr_cuda_low(TYPE) == 0)
         *to = float_at<TYPE>(strip, output, k);
     else
@@ -71,7 +72,7 @@ template <enum tr_tensor_type TYPE>
 static void launch(struct tr_dev *dev, const struct tr_mat *m, const uint32_t *tokens,
                    uint32_t n_rows, float *out)
 {
-    TR_LAUNCH((embed<TYPE>), dim3((m->n_in + THREADS - 1) / THREADS, n_rows), dim3(THREADS), 0,
+    TR_LAUNCH((embed<TYPE>), dim3(n_rows, (m->n_in + THREADS - 1) / THREADS), dim3(THREADS), 0,
               dev->stream, (const uint8_t *)m->packed, tr_cuda_strip_bytes(TYPE, m->n_in), m->n_in,
               tokens, out);
 }
@@ -79,7 +80,6 @@ static void launch(struct tr_dev *dev, const struct tr_mat *m, const uint32_t *t
 void tr_cuda_embed(struct tr_dev *dev, const struct tr_mat *m, const uint32_t *tokens,
                    uint32_t n_rows, float *out)
 {
-    TR_ASSERT(n_rows <= ROWS_MAX);
     if (!n_rows)
         return;
     switch ((int)m->type) {

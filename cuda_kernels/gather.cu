@@ -1,36 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_kernels/gather.cu - gather: the rows that go on, one after the other.
  *
- * A thread has four neighbours of a row (16 bytes) where rows allow it, else one element; blockIdx.y is the row,
+ * A thread has four neighbours of a row (16 bytes) where rows allow it, else one element; blockIdx.x is the row,
  * so which one it is is read once for a warp.  Bound by memory, and once a step. */
 #include "cuda_kernels/dev.cuh"
 
-extern "C" {
-#include "base/assert.h"
-}
-
-enum { THREADS = 256, ROWS_MAX = 65535 /* of gridDim.y */ };
+enum { THREADS = 256 };
 
 template <class T>
 static __global__ void gather(const T *x, const uint32_t *rows, uint32_t n_each, T *out)
 {
-    uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    uint32_t i = blockIdx.y * THREADS + threadIdx.x;
     if (i < n_each)
-        out[(size_t)blockIdx.y * n_each + i] = x[(size_t)rows[blockIdx.y] * n_each + i];
+        out[(size_t)blockIdx.x * n_each + i] = x[(size_t)rows[blockIdx.x] * n_each + i];
 }
 
 template <class T>
 static void launch(struct tr_dev *dev, const float *x, const uint32_t *rows, uint32_t n,
                    uint32_t n_each, float *out)
 {
-    TR_LAUNCH((gather<T>), dim3((n_each + THREADS - 1) / THREADS, n), dim3(THREADS), 0, dev->stream,
+    TR_LAUNCH((gather<T>), dim3(n, (n_each + THREADS - 1) / THREADS), dim3(THREADS), 0, dev->stream,
               (const T *)x, rows, n_each, (T *)out);
 }
 
 void tr_cuda_gather(struct tr_dev *dev, const float *x, const uint32_t *rows, uint32_t n,
                     uint32_t dim, float *out)
 {
-    TR_ASSERT(n <= ROWS_MAX);
     if (!n || !dim)
         return;
     if (dim % 4 == 0)

@@ -30,13 +30,13 @@ static __device__ void store_q8_0(const struct tr_kv_layer &kv, uint8_t *head, u
         scales[is_v ? off * (kv.dim / 32) + d / 32 : d / 32 * TR_OPS_KV_BLOCK + off] = scale;
 }
 
-/* Grid: (32 elements of a row / WARPS, rows, K and V). */
+/* Grid: (rows, 32 elements of a row / WARPS, K and V): of rows there may be more than the 65,535 that y takes. */
 template <enum tr_ops_kv TYPE>
 static __global__ void store(struct tr_kv_layer kv, const struct tr_place *places, const float *k,
                              const float *v)
 {
-    uint32_t width = kv.n_head_kv * kv.dim, row = blockIdx.y;
-    uint32_t e = (blockIdx.x * WARPS + threadIdx.x / 32) * 32 + threadIdx.x % 32;
+    uint32_t width = kv.n_head_kv * kv.dim, row = blockIdx.x;
+    uint32_t e = (blockIdx.y * WARPS + threadIdx.x / 32) * 32 + threadIdx.x % 32;
     uint32_t pos = places[row].pos;
     if (e >= width || pos == TR_NO_POS)
         return; /* whole warps in Q8_0 */
@@ -60,7 +60,7 @@ void tr_cuda_kv_write(struct tr_dev *dev, const struct tr_kv *kv, uint32_t layer
 {
     struct tr_kv_layer l = tr_kv_layer_of(kv, layer);
     uint32_t per_block = WARPS * 32;
-    dim3 grid((l.n_head_kv * l.dim + per_block - 1) / per_block, n_rows, 2), block(per_block);
+    dim3 grid(n_rows, (l.n_head_kv * l.dim + per_block - 1) / per_block, 2), block(per_block);
     if (!n_rows)
         return;
     if (kv->type == TR_OPS_KV_F16)

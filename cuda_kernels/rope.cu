@@ -9,11 +9,11 @@
 
 enum { THREADS = 256 };
 
-/* Grid: (pairs of a row / THREADS, rows). */
+/* Grid: (rows, pairs of a row / THREADS): of rows there may be more than the 65,535 that y takes. */
 static __global__ void turn(bool adjacent, uint32_t half, const float *table, float *x,
                             const struct tr_place *places, uint32_t n_head, uint32_t head_dim)
 {
-    uint32_t pair = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y;
+    uint32_t pair = blockIdx.y * THREADS + threadIdx.x, row = blockIdx.x;
     uint32_t pos = places[row].pos;
     if (pair >= n_head * half || pos == TR_NO_POS)
         return;
@@ -33,7 +33,7 @@ void tr_cuda_rope(struct tr_dev *dev, const struct tr_rope *r, float *x,
 {
     uint32_t half = r->n_rot / 2;
     if (n_rows && half)
-        TR_LAUNCH(turn, dim3((n_head * half + THREADS - 1) / THREADS, n_rows), dim3(THREADS), 0,
+        TR_LAUNCH(turn, dim3(n_rows, (n_head * half + THREADS - 1) / THREADS), dim3(THREADS), 0,
                   dev->stream, r->style == TR_ROPE_ADJACENT, half, (const float *)r->cos_sin, x,
                   places, n_head, head_dim);
 }
