@@ -18,6 +18,7 @@ enum { TR_CUDA_PASSES = 256 + 1 };
 struct tr_dev {
     cudaStream_t stream;
     int n_sm;                   /* streaming multiprocessors */
+    size_t shared_most;         /* bytes of shared memory that a block can have */
     bool exact;                 /* --deterministic: the bits of TR_CPU_GENERIC in all operations */
     struct tr_threads *threads; /* of the host (cpu_kernels/threads.h); NULL: the caller alone */
     void *attend_room; /* tr_cuda_attention_room bytes or more, zero at first: all calls share it */

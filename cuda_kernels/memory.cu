@@ -55,8 +55,13 @@ const void *tr_cuda_resident(struct tr_dev *dev, const void *mem, size_t len)
     char *there = (char *)take(dev, len);
     for (size_t at = 0; there && at < len; at += SLICE) {
         size_t n = len - at < SLICE ? len - at : SLICE;
-        tr_cuda_note(dev, cudaMemcpy(there + at, (const char *)mem + at, n, cudaMemcpyHostToDevice),
+        /* In order with operations: cudaMemcpy's stream is another one, which they do not wait for, and it may
+         * come back while the last part of pageable memory is still on its way. */
+        tr_cuda_note(dev,
+                     cudaMemcpyAsync(there + at, (const char *)mem + at, n, cudaMemcpyHostToDevice,
+                                     dev->stream),
                      "loading weights");
+        tr_cuda_note(dev, cudaStreamSynchronize(dev->stream), "loading weights");
         if (dev->beat)
             dev->beat(dev->beat_arg);
     }

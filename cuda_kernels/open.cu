@@ -60,6 +60,7 @@ static int look_at(struct tr_dev *dev, struct tr_errbuf *err)
     dev->major = p.major;
     dev->minor = p.minor;
     dev->n_sm = p.multiProcessorCount;
+    dev->shared_most = p.sharedMemPerBlockOptin;
     e = cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking);
     return e == cudaSuccess ? 0 : refuse(e, err);
 }
@@ -142,12 +143,12 @@ static bool is_fault(cudaError_t e)
 
 enum tr_cuda_state tr_cuda_ask(struct tr_dev *dev, struct tr_errbuf *err)
 {
+    /* Of a launch that was none, as its numbers were wrong.  First: cudaErrorNotReady takes its place. */
+    tr_cuda_note(dev, cudaGetLastError(), "a launch");
     cudaError_t e = dev->error == cudaSuccess ? cudaStreamQuery(dev->stream) : dev->error;
     if (e == cudaErrorNotReady)
         return TR_CUDA_BUSY;
     tr_cuda_note(dev, e, "a pass");
-    /* Of a launch that was none: its numbers were wrong. */
-    tr_cuda_note(dev, cudaGetLastError(), "a launch");
     if (dev->error == cudaSuccess)
         return TR_CUDA_DONE;
     tr_errf(err, -EIO, "the GPU (%s) has failed: %s (%s) in %s", dev->name,

@@ -171,6 +171,59 @@ static void passes()
     *gpu = tr_cuda::own;
 }
 
+/* A prompt of a long context may be one pass: its launches are such as a device takes.  Nothing runs. */
+static void the_longest_pass()
+{
+    enum { ROWS = 200000, HEADS = 4, DIM = 128, WIDTH = HEADS * DIM };
+    struct tr_errbuf err;
+    struct tr_dev *dev = open_it(&err);
+    std::vector<uint8_t> room(tr_cuda_attention_room(4, ROWS, ROWS, HEADS, HEADS, DIM));
+    struct tr_mat m = {};
+    m.type = TR_T_Q8_0;
+    m.n_in = m.n_out = WIDTH;
+    struct tr_act a = {};
+    a.dim = WIDTH;
+    a.max_rows = ROWS;
+    struct tr_rope r = {};
+    r.n_rot = DIM;
+    struct tr_kv kv = {};
+    kv.n_layer = kv.n_blocks = 1;
+    kv.n_head_kv = HEADS;
+    kv.head_dim = DIM;
+    struct tr_attend_params p = {};
+    p.scale = 1;
+    dev->attend_room = room.data();
+    dev->attend_room_len = room.size();
+    cudaGraph_t graph = NULL;
+    claim(cudaStreamBeginCapture(dev->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess,
+          "%d rows", (int)ROWS);
+    tr_cuda_note_ids(dev, &kv, NULL, NULL, ROWS);
+    tr_cuda_embed(dev, &m, NULL, ROWS, NULL);
+    tr_cuda_scale(dev, NULL, 1, ROWS, WIDTH);
+    tr_cuda_rms_norm(dev, NULL, NULL, 0, ROWS, WIDTH, NULL);
+    tr_cuda_head_norm(dev, NULL, NULL, 0, ROWS, HEADS, DIM);
+    tr_cuda_rope(dev, &r, NULL, NULL, ROWS, HEADS, DIM);
+    tr_cuda_act_set(dev, &a, NULL, ROWS);
+    for (enum tr_tensor_type type : {TR_T_Q8_0, TR_T_Q4_K, TR_T_F16, TR_T_F32}) {
+        m.type = type;
+        tr_cuda_matmul(dev, &m, &a, NULL);
+    }
+    for (enum tr_ops_kv type : {TR_OPS_KV_F16, TR_OPS_KV_Q8_0, TR_OPS_KV_F32}) {
+        kv.type = type;
+        kv.block_bytes = tr_kv_block_bytes(type, HEADS, DIM);
+        tr_cuda_kv_write(dev, &kv, 0, NULL, ROWS, NULL, NULL);
+        tr_cuda_attention(dev, &kv, 0, NULL, ROWS, NULL, HEADS, &p, NULL);
+    }
+    tr_cuda_silu_mul(dev, NULL, NULL, ROWS, WIDTH);
+    tr_cuda_gather(dev, NULL, NULL, ROWS, WIDTH, NULL);
+    cudaError_t e = cudaStreamEndCapture(dev->stream, &graph);
+    claim(e == cudaSuccess && dev->error == cudaSuccess && graph->work.size() > 1000,
+          "are launches that a device takes");
+    cudaGraphDestroy(graph);
+    dev->attend_room = NULL;
+    tr_cuda_close(dev);
+}
+
 static void no_memory_for_a_recording()
 {
     struct tr_errbuf err;
@@ -221,6 +274,24 @@ static void a_launch_that_fails()
 {
     fails(tr_cuda::CALL_GRAPH, cudaErrorLaunchFailure, TR_CUDA_FAULT, "unspecified launch failure");
 }
+/* Its numbers are wrong: the call says so, and nothing else does, while other work is under way. */
+static void a_launch_that_is_none()
+{
+    struct tr_errbuf err;
+    gpu->lazy = 1;
+    pass p = open_pass(&err);
+    const float one = 1;
+    gpu->fail = tr_cuda::CALL_LAUNCH;
+    gpu->code = cudaErrorInvalidConfiguration;
+    gpu->times = 1;
+    tr_cuda_upload(p.dev, p.y, &one, sizeof(one));
+    tr_cuda_add(p.dev, p.x, p.y, 2, 8);
+    enum tr_cuda_state s;
+    while ((s = tr_cuda_ask(p.dev, &err)) == TR_CUDA_BUSY)
+        ;
+    claim(s == TR_CUDA_LOST && strstr(err.msg, "in a launch"), "%d, \"%s\"", (int)s, err.msg);
+    tr_cuda_close(p.dev);
+}
 static void memory_that_is_broken()
 {
     fails(tr_cuda::CALL_GRAPH, cudaErrorECCUncorrectable, TR_CUDA_LOST, "uncorrectable ECC");
@@ -235,9 +306,11 @@ int main()
     apart("opening", opening);
     memory();
     passes();
+    apart("the longest pass", the_longest_pass);
     apart("no memory for a recording", no_memory_for_a_recording);
     apart("a kernel that goes astray", a_kernel_that_goes_astray);
     apart("a launch that fails", a_launch_that_fails);
+    apart("a launch that is none", a_launch_that_is_none);
     apart("memory that is broken", memory_that_is_broken);
     apart("a device that is gone", a_device_that_is_gone);
     return suite_end();

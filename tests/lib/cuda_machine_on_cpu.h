@@ -179,8 +179,8 @@ inline bool is_kept(cudaError_t e)
 
 inline cudaError_t note(cudaError_t e)
 {
-    if (e != cudaSuccess && e != cudaErrorNotReady)
-        last = e;
+    if (e != cudaSuccess)
+        last = e; /* cudaErrorNotReady, too: it hides one that nobody has asked for */
     if (is_kept(e))
         kept = e;
     return e;
@@ -383,9 +383,9 @@ inline cudaError_t ask(tr_cuda_stream *s, uint64_t to)
         return e;
     if (s->over >= to)
         return cudaSuccess;
-    if (here()->hang)
-        return cudaErrorNotReady;
-    drain(s, to);
+    note(cudaErrorNotReady);
+    if (!here()->hang)
+        drain(s, to);
     return kept == cudaSuccess ? cudaErrorNotReady : note(kept);
 }
 
@@ -414,8 +414,12 @@ void enqueue(tr_cuda_stream *s, void (*kernel)(P...), dim3 grid, dim3 bdim, size
         abort();
     }
     std::tuple<P...> held(args...);
-    submit(s, [kernel, grid, bdim, bytes, held] {
-        if (called(CALL_LAUNCH) == cudaSuccess)
+    /* A launch that is none shows at once, not when it runs. */
+    bool now = here()->fail == CALL_LAUNCH && !is_kept((cudaError_t)here()->code);
+    if (now && called(CALL_LAUNCH) != cudaSuccess)
+        return;
+    submit(s, [kernel, grid, bdim, bytes, held, now] {
+        if (now || called(CALL_LAUNCH) == cudaSuccess)
             launch(grid, bdim, bytes, [&] { std::apply(kernel, held); });
     });
 }

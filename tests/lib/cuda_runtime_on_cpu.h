@@ -202,20 +202,28 @@ inline cudaError_t cudaDeviceSynchronize()
             e = tr_cuda::wait_for(s, s->given);
     return e;
 }
-inline cudaError_t cudaMemcpy(void *to, const void *from, size_t n, cudaMemcpyKind)
+/* On the default stream: the others are non-blocking, so neither waits for the other.  What goes up from pageable
+ * memory has left it when the call comes back, and may not have arrived. */
+inline cudaError_t cudaMemcpy(void *to, const void *from, size_t n, cudaMemcpyKind kind)
 {
+    tr_cuda_stream *s = &tr_cuda::none;
     cudaError_t e = tr_cuda::outside_captures();
-    if (e == cudaSuccess)
-        e = cudaDeviceSynchronize();
-    if (e == cudaSuccess)
-        e = tr_cuda::copy(to, from, n, nullptr);
-    return e == cudaSuccess ? cudaDeviceSynchronize() : e;
+    if (e != cudaSuccess)
+        return e;
+    if (kind != cudaMemcpyHostToDevice) {
+        e = tr_cuda::copy(to, from, n, s);
+        return e == cudaSuccess ? tr_cuda::wait_for(s, s->given) : e;
+    }
+    e = tr_cuda::called(tr_cuda::CALL_COPY);
+    if (e != cudaSuccess)
+        return e;
+    std::vector<char> staged((const char *)from, (const char *)from + n);
+    tr_cuda::submit(s, [to, staged] { memcpy(to, staged.data(), staged.size()); });
+    return cudaSuccess;
 }
 inline cudaError_t cudaMemset(void *to, int value, size_t n)
 {
     cudaError_t e = tr_cuda::outside_captures();
-    if (e == cudaSuccess)
-        e = cudaDeviceSynchronize();
     return e == cudaSuccess ? tr_cuda::set(to, value, n, nullptr) : e;
 }
 
