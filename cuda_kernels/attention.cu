@@ -30,7 +30,9 @@ void tr_cuda_attention(struct tr_dev *dev, const struct tr_kv *kv, uint32_t laye
     a.n_rows = n_rows;
     a.n_head = n_head;
     a.group = n_head / kv->n_head_kv;
-    a.tile = n_rows >= PREFILL_ROWS && !dev->recording ? tile_rows(fast ? 64 : 32, a.group) : 0;
+    bool tiles = n_rows >= PREFILL_ROWS && !dev->recording &&
+                 (fast || tr_attend_prefill_fits(dev, kv->type, kv->head_dim));
+    a.tile = tiles ? tile_rows(fast ? 64 : 32, a.group) : 0;
     a.scale = p->scale;
     a.cap = p->soft_cap;
     a.uncap = p->soft_cap > 0 ? 1.0f / p->soft_cap : 0;

@@ -114,7 +114,8 @@ template <> struct tr_two<TR_OPS_KV_F32> {
  * `room` is tr_dev's. */
 enum { TR_DECODE_ROWS = 512 };
 void tr_attend_decode(struct tr_dev *dev, const struct tr_attend_args *a);
-/* attention_prefill.cu: the prefill tiles, with the CPU's bits. */
+/* attention_prefill.cu: the prefill tiles, with the CPU's bits, where a block's shared memory is large enough. */
+bool tr_attend_prefill_fits(const struct tr_dev *dev, enum tr_ops_kv type, uint32_t dim);
 void tr_attend_prefill(struct tr_dev *dev, const struct tr_attend_args *a);
 /* attention_prefill_fast.cu: the prefill tiles of an F16 cache on tensor cores. */
 void tr_attend_prefill_fast(struct tr_dev *dev, const struct tr_attend_args *a);

@@ -488,12 +488,28 @@ static __global__ void __launch_bounds__(THREADS, 2)
 
 /* ---- the launch ---- */
 
+static size_t given_bytes(uint32_t dim, size_t stage)
+{
+    return (TR_PARTITION + (size_t)dim) * WIDTH * sizeof(float) + STAGES * stage;
+}
+
+/* 123 KiB and some for 256 dimensions of F32; devices of compute capability 8.6 and 8.9 have 99. */
+bool tr_attend_prefill_fits(const struct tr_dev *dev, enum tr_ops_kv type, uint32_t dim)
+{
+    size_t stage = stage_of<TR_OPS_KV_F32>::bytes;
+    if (type == TR_OPS_KV_F16)
+        stage = stage_of<TR_OPS_KV_F16>::bytes;
+    else if (type == TR_OPS_KV_Q8_0)
+        stage = stage_of<TR_OPS_KV_Q8_0>::bytes;
+    size_t own = sizeof(struct softmax) + QUERIES * sizeof(struct tr_seen) + 64;
+    return given_bytes(dim, stage) + own <= dev->shared_most;
+}
+
 template <enum tr_ops_kv TYPE, int QV, int NV>
 static void launch(struct tr_dev *dev, const struct tr_attend_args *a)
 {
     uint32_t pieces = (a->tile * a->group + QUERIES - 1) / QUERIES;
-    size_t shared = (TR_PARTITION + (size_t)a->kv.dim) * WIDTH * sizeof(float) +
-                    STAGES * (size_t)stage_of<TYPE>::bytes;
+    size_t shared = given_bytes(a->kv.dim, stage_of<TYPE>::bytes);
     tr_cuda_note(dev,
                  cudaFuncSetAttribute((const void *)attend<TYPE, QV, NV>,
                                       cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),

@@ -23,6 +23,10 @@ static void check(const cache &c, const std::vector<struct run> &runs, const cha
                   name_of(c.s.type), c.s.n_head_kv, c.s.group, c.s.dim, (double)c.s.soft_cap,
                   c.s.window, len, order);
         }
+        /* A device whose blocks are too small for the prefill kernel has the decode kernel alone. */
+        if (c.s.type == TR_OPS_KV_F32 && c.s.dim > 128)
+            claim(same(attend_on_device(c, runs, a, true, all, 1, 99 << 10), a.want),
+                  "%s, heads of %u, 99 KiB of shared memory%s", what, c.s.dim, order);
     });
 }
 

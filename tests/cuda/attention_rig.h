@@ -136,14 +136,15 @@ inline struct attended attend_on_host(const cache &c, const std::vector<struct r
     return a;
 }
 
-/* The device's answer; `room` bytes for what is split. */
+/* The device's answer; `room` bytes for what is split, `shared` bytes of shared memory a block, 0: all there are. */
 inline std::vector<float> attend_on_device(const cache &c, const std::vector<struct run> &runs,
                                            const struct attended &a, bool exact, size_t room,
-                                           unsigned times = 1)
+                                           unsigned times = 1, size_t shared = 0)
 {
     std::vector<struct tr_place> places = c.places(runs, true);
     uint32_t n_head = c.s.n_head_kv * c.s.group;
     struct tr_dev dev = device(exact);
+    dev.shared_most = shared ? shared : dev.shared_most;
     struct tr_kv kv = c.on_the_device();
     on_device<struct tr_place> dp(places);
     on_device<float> dq(a.q), out(a.q.size());

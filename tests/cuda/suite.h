@@ -151,7 +151,10 @@ inline struct tr_dev *plain()
 inline struct tr_dev device(bool exact)
 {
     struct tr_dev dev = {};
+    cudaDeviceProp p;
+    must(cudaGetDeviceProperties(&p, 0), "cudaGetDeviceProperties");
     dev.n_sm = 4;
+    dev.shared_most = p.sharedMemPerBlockOptin;
     dev.exact = exact;
     return dev;
 }
