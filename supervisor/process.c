@@ -145,7 +145,12 @@ pid_t tr_process_engine(struct tr_heritage *h, uint32_t epoch)
     tr_heritage_drop_collector(h);
     leave_clients(h);
     attach(h, &s, TR_ROLE_ENGINE, 0, epoch);
-    exit(tr_engine_main(&s, &h->engine));
+    int status = tr_engine_main(&s, &h->engine);
+    /* The library of a GPU's driver has an end of its own at exit, which may need more than its passes, so more than
+     * the sandbox gives.  The kernel takes back what it holds. */
+    if (h->engine.ops == &tr_backend_cuda)
+        _exit(status);
+    exit(status);
 }
 
 pid_t tr_process_frontend(struct tr_heritage *h, unsigned number, uint32_t area, uint32_t epoch)

@@ -800,7 +800,8 @@ Test(sandbox, a_ledger_with_a_server_reads_files_and_writes_its_own)
 static int driver_is_asked(const void *arg)
 {
     (void)arg;
-    const unsigned long numbers[] = {_IOWR('F', 0x2a, char[32]), _IOWR('F', 200, char[8]), 33, 75};
+    const unsigned long numbers[] = {_IOWR('F', 0x2a, char[32]), _IOWR('F', 200, char[8]), 33, 75,
+                                     0x30000002};
     for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (ioctl(file, numbers[i], page) != -1 || (errno != ENOTTY && errno != EINVAL))
             return 1;
