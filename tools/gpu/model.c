@@ -125,7 +125,7 @@ static void measure_prefill(struct run *m, const char *mode, uint32_t n, uint32_
     tr_report_number(chunk, 0);
     tr_report_number(best * 1e3, 2);
     tr_report_number(n / best, 0);
-    /* The output matrix meets one row only; attention is counted nowhere. */
+    /* The output matrix meets one row only and is left out; attention is not counted. */
     tr_report_number(2 * m->file.products * n / best * 1e-12, 1);
 }
 

@@ -44,7 +44,7 @@ int tr_gpu_file(const char *path, struct tr_gpu_file *f)
     struct tr_errbuf err = {""};
     struct tr_gguf *g = tr_gguf_open(path, &err);
     const struct tr_gguf_tensor *embd = g ? tr_gguf_tensor(g, "token_embd.weight") : NULL;
-    bool tied = g && !tr_gguf_tensor(g, "output.weight");
+    const struct tr_gguf_tensor *head = g ? tr_gguf_tensor(g, "output.weight") : NULL;
     if (!embd) {
         fprintf(stderr, "%s: %s\n", path, g ? "no token_embd.weight" : err.msg);
         tr_gguf_close(g);
@@ -53,7 +53,7 @@ int tr_gpu_file(const char *path, struct tr_gpu_file *f)
     *f = (struct tr_gpu_file){.n_vocab = (uint32_t)embd->ne[1]};
     for (uint64_t i = 0; i < tr_gguf_n_tensors(g); i++) {
         const struct tr_gguf_tensor *t = tr_gguf_tensor_at(g, i);
-        if (t->n_dims == 2 && (t != embd || tied))
+        if (t->n_dims == 2 && t != embd && t != head)
             f->products += (double)t->ne[0] * (double)t->ne[1];
     }
     tr_gguf_close(g);

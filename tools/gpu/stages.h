@@ -44,7 +44,8 @@ int tr_gpu_weights_fd(void);
 /* What of a model file the stages count with. */
 struct tr_gpu_file {
     uint32_t n_vocab;
-    double products; /* weights in matrices that a token meets: all but the embedding */
+    double
+        products; /* weights in matrices that each token of a prompt meets: without embedding and head */
 };
 int tr_gpu_file(const char *path, struct tr_gpu_file *f);
 
