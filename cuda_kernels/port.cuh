@@ -21,6 +21,8 @@
  * at once: left alone, an array is where its elements may be. */
 #define TR_SHARED(type, name, n) __shared__ __align__(16) type name[n]
 #define TR_SHARED_GIVEN(name) extern __shared__ __align__(16) unsigned char name[]
+/* A struct that a kernel is given, where it indexes or points into it: read in place, not copied to the stack. */
+#define TR_GIVEN const __grid_constant__
 #define TR_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 
@@ -103,10 +105,12 @@ __device__ __forceinline__ tr_spot tr_spot_of(const void *shared)
     return (tr_spot)__cvta_generic_to_shared(shared);
 }
 
-/* 16 bytes from global to shared memory, both aligned to 16; there after tr_copy_wait. */
+/* 16 bytes from global to shared memory, both aligned to 16; there after tr_copy_wait for the thread that copies,
+ * for others when they have met it after that (__syncwarp, __syncthreads).  "memory", here and below, tells the
+ * compiler that loads and stores stay on their side of it. */
 __device__ __forceinline__ void tr_copy16(tr_spot to, const void *global)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
 __device__ __forceinline__ void tr_copy16(void *shared, const void *global)
 {
@@ -115,15 +119,15 @@ __device__ __forceinline__ void tr_copy16(void *shared, const void *global)
 /* The same with 4 bytes, both aligned to 4. */
 __device__ __forceinline__ void tr_copy4(tr_spot to, const void *global)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(global));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(global) : "memory");
 }
 __device__ __forceinline__ void tr_copy_commit()
 {
-    asm volatile("cp.async.commit_group;");
+    asm volatile("cp.async.commit_group;" ::: "memory");
 }
 template <int N> __device__ __forceinline__ void tr_copy_wait()
 {
-    asm volatile("cp.async.wait_group %0;" ::"n"(N));
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
 /* Four matrices of 8 rows of 16 bytes from shared memory: lane l says where row l % 8 of matrix l / 8 is,
@@ -157,34 +161,36 @@ __device__ __forceinline__ void tr_ldmatrix2(uint32_t r[2], const void *row)
 
 /* d = a * b + d of int8: a [16, 32] by rows in four registers of four, b [32, 8] by columns in two, d [16, 8].
  * PTX ISA, mma.m16n8k32, fragments: lane l holds of a the rows l / 4 and l / 4 + 8, of b the column l / 4, of
- * d the columns 2 (l % 4) and the next. */
+ * d the columns 2 (l % 4) and the next.  volatile: all lanes make it, also where only some use what comes out,
+ * and it must not go where only those are. */
 __device__ __forceinline__ void tr_mma_s8(int d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 /* The same with half as deep a product: a in two registers, b in one. */
 __device__ __forceinline__ void tr_mma_s8_16(int d[4], const uint32_t a[2], uint32_t b)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-        "{%0,%1,%2,%3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+                 "{%0,%1,%2,%3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 /* d = a * b + d of halves (or bfloat16), summed in float in an order that is the device's: a [16, 16] by rows
  * in four registers of two, b [16, 8] by columns in two, d [16, 8]; lanes as above. */
 __device__ __forceinline__ void tr_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 __device__ __forceinline__ void tr_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
         "{%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -204,6 +210,7 @@ uint16_t tr_f32_to_f16(float f);
     alignas(16) static type name[n];                                                               \
     static tr_cuda::shared_note name##_note(name, sizeof(name))
 #define TR_SHARED_GIVEN(name) unsigned char *name = (unsigned char *)tr_cuda::b->dynamic.data()
+#define TR_GIVEN const
 #define TR_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
     tr_cuda::enqueue((stream), (kernel), (grid), (block), (shared_bytes), __VA_ARGS__)
 

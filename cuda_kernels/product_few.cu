@@ -420,11 +420,13 @@ static __device__ void float_sums(const uint8_t *weights, const float *x, uint32
             break;
         widen<T>(weights + k * (TR_CUDA_STRIP * 16 / PER), w);
         TR_UNROLL
-        for (uint32_t i = 0; i < PER; i++)
-            if (WHOLE || k + i < n)
-                TR_UNROLL
-        for (uint32_t r = 0; r < R; r++)
-            sum[r] = fmaf(x[r * TR_CUDA_K + k + i], w[i], sum[r]);
+        for (uint32_t i = 0; i < PER; i++) {
+            if (!WHOLE && k + i >= n)
+                break;
+            TR_UNROLL
+            for (uint32_t r = 0; r < R; r++)
+                sum[r] = fmaf(x[r * TR_CUDA_K + k + i], w[i], sum[r]);
+        }
     }
 }
 
@@ -489,7 +491,7 @@ static __device__ struct acc add_round(const uint8_t *buffer, uint32_t n, uint32
 }
 
 template <enum tr_tensor_type T, uint32_t R>
-static __global__ void __launch_bounds__(THREADS, 2) few(const struct job j)
+static __global__ void __launch_bounds__(THREADS, 2) few(TR_GIVEN struct job j)
 {
     typedef shape<T, R> S;
     TR_SHARED_GIVEN(shared);

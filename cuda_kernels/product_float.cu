@@ -101,7 +101,7 @@ static __device__ void store(const struct tr_tiles &tiles, const float acc[EACH]
 
 template <enum tr_tensor_type T>
 static __global__ void __launch_bounds__(THREADS, 2)
-    product_float(const struct tr_tiles tiles, const struct tr_act a, size_t strip_bytes)
+    product_float(TR_GIVEN struct tr_tiles tiles, TR_GIVEN struct tr_act a, size_t strip_bytes)
 {
     TR_SHARED(float, ws, K *OUTPUTS);
     TR_SHARED(float, xs, K *X_LINE);

@@ -154,7 +154,7 @@ static __device__ void store(const struct tr_tiles &tiles, const float acc[2][TI
 
 template <enum tr_tensor_type T>
 static __global__ void __launch_bounds__(THREADS, 2)
-    product_float_fast(const struct tr_tiles tiles, const struct tr_act a, size_t strip_bytes)
+    product_float_fast(TR_GIVEN struct tr_tiles tiles, TR_GIVEN struct tr_act a, size_t strip_bytes)
 {
     TR_SHARED(uint8_t, ws, STAGES * W_BYTES);
     TR_SHARED(uint8_t, xs, 2 * X_BYTES);

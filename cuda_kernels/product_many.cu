@@ -478,7 +478,8 @@ static __device__ void store(const struct tr_tiles &tiles, const float acc[S::MT
 }
 
 template <enum tr_tensor_type T, class S, bool EXACT>
-static __global__ void __launch_bounds__(S::THREADS, S::AT_ONCE) product_many(const struct many m)
+static __global__ void __launch_bounds__(S::THREADS, S::AT_ONCE)
+    product_many(TR_GIVEN struct many m)
 {
     typedef stage_of<T, S> G;
     TR_SHARED_GIVEN(shared);
