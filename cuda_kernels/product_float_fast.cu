@@ -9,9 +9,11 @@
  * A block of 8 warps makes 128 outputs of 128 rows; a warp a strip (32 outputs) of 64 rows, 64 sums a lane, so
  * that 6 ldmatrix feed 16 mma.  Per 32 elements of K a block takes 8 KiB of weights, as they lie, by cp.async,
  * two stages ahead, and 16 KiB of activations through registers, where they are rounded, one stage ahead.  32 mma
- * of m16n8k16 a warp in that time, four warps to a scheduler (two blocks at 128 registers, 40 KiB): on sm_90 at
- * least 1,024 clocks for 32 KiB a processor, 32 bytes a clock, which the second cache can just do; tensor cores
- * and it should be busy alike. */
+ * of m16n8k16 a warp in that time, four warps to a scheduler (two blocks at 128 registers, 40 KiB): 128 mma of 8
+ * clocks on sm_80, of 4 at best on sm_90, so 1,024 or 512 clocks, in which the two blocks read 48 KiB: 48 or 96
+ * bytes a clock and processor.  The second cache gives some 24 to 32: it is what limits, to about half of the
+ * dense peak on sm_80 and a quarter to a third on sm_90, all expected.  What would help is fewer bytes: activations
+ * rounded once, before (a third less), and larger tiles. */
 #include "cuda_kernels/tiles.cuh"
 
 namespace
