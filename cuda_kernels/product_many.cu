@@ -521,10 +521,14 @@ static __global__ void __launch_bounds__(S::THREADS, S::AT_ONCE)
 template <enum tr_tensor_type T, class S, bool EXACT>
 static void launch_shape(struct tr_dev *dev, struct many *m)
 {
-    const uint32_t bytes = stage_of<T, S>::ALL_BYTES;
+    static bool allowed; /* more shared memory than a kernel may have unasked */
+    constexpr uint32_t bytes = stage_of<T, S>::ALL_BYTES;
+    static_assert(bytes <= 99 << 10, "what any device of 8.0 and later gives a block");
     const uint32_t n = tr_tiles_make(&m->tiles, S::STRIPS, S::ROWS);
-    (void)cudaFuncSetAttribute(product_many<T, S, EXACT>,
-                               cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (!allowed)
+        (void)cudaFuncSetAttribute(product_many<T, S, EXACT>,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    allowed = true;
     TR_LAUNCH((product_many<T, S, EXACT>), dim3(n), dim3(S::THREADS), bytes, dev->stream, *m);
 }
 
