@@ -115,20 +115,23 @@ def an_engine_that_dies_or_whose_device_fails_loses_nothing():
     with serve("cuda", deterministic="on") as s:
         whole = text_of(s.post(path, body))
 
-        def through(what, harm, words):
+        def through(what, words, at_first=lambda: None, in_between=lambda: None):
             before = restarts(s)
+            at_first()  # counted from here: an answer may be over before its reader has a turn
             st = s.stream(path, dict(body, stream=True)).read(3)
-            harm()
+            in_between()
             st.rest()
             equal((st.text(), st.finishes(), st.errors()), (whole, ["length"], []), f"{what}: nothing is missing")
             check(until(lambda: restarts(s) == before + 1), f"{what}: one new engine", s.log()[-600:])
             check(words in s.log(), f"{what}: the log says it", s.log()[-900:])
 
-        through("SIGKILL", lambda: os.kill(s.processes()["engine"][0], signal.SIGKILL), "was killed by signal 9")
-        through("a kernel", lambda: GPU.arm(GPU.GRAPH, ILLEGAL_ADDRESS, 3), "has failed: an illegal memory access was encountered")
+        through("SIGKILL", "was killed by signal 9",
+                in_between=lambda: os.kill(s.processes()["engine"][0], signal.SIGKILL))
+        through("a kernel", "has failed: an illegal memory access was encountered",
+                at_first=lambda: GPU.arm(GPU.GRAPH, ILLEGAL_ADDRESS, 3))
         equal(GPU.fired(), 1, "it did fail")
         check("was killed by signal 6" in s.log(), "that is a crash", s.log()[-600:])
-        through("memory", lambda: GPU.arm(GPU.SYNC, ECC, 5), "has failed: uncorrectable ECC error encountered")
+        through("memory", "has failed: uncorrectable ECC error encountered", at_first=lambda: GPU.arm(GPU.SYNC, ECC, 5))
         check("ended with status 1" in s.log(), "that is none", s.log()[-600:])
         GPU.set()
         equal(text_of(s.post(path, body)), whole, "and it serves")
@@ -145,9 +148,9 @@ def who_makes_a_kernel_go_astray_is_found_and_who_meets_broken_memory_is_not_bla
         whole = text_of(s.post(COMP, body))
         for code, guilty in ((ILLEGAL_ADDRESS, True), (ECC, False)):
             before = restarts(s)
-            st = s.stream(COMP, dict(body, stream=True)).read(3)
             s.faults.arm("supervisor.reaped", "stop")
             GPU.arm(GPU.GRAPH, code, 3)
+            st = s.stream(COMP, dict(body, stream=True))
             pid = s.faults.wait_stopped("supervisor.reaped")
             GPU.arm(GPU.COPY, code, copies)
             s.faults.go_on(pid)
