@@ -347,6 +347,8 @@ static bool admit_area(struct tr_sched *sc, uint32_t area)
     uint32_t n = tr_subq_peek(sc->s, area, m, TR_MAX_CHOICES), at = 0;
     if (!n)
         return false;
+    /* The turn may have begun before they came. */
+    sc->now = tr_now_ns();
     while (at < n) {
         uint32_t used = 1;
         if (!take_foreign(sc, area, &m[at]))

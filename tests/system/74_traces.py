@@ -85,7 +85,7 @@ def values(o):
 
 
 def lines(server):
-    return {o["request_id"]: o for o in map(strict_json, (x for x in server.log().splitlines() if x.startswith("{")))
+    return {o["request_id"]: o for o in map(strict_json, (x for x in server.log().split("\n")[:-1] if x.startswith("{")))
             if o["msg"] == "access"}
 
 
