@@ -67,7 +67,8 @@ function(tr_unit_test folder noun)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/unit/${folder}/test_${noun}.c
     PROPERTIES COMPILE_OPTIONS -Wno-conversion)
   add_test(NAME ${t} COMMAND ${t} --timeout 120 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${t} PROPERTIES LABELS unit TIMEOUT 600)
+  set_tests_properties(${t} PROPERTIES LABELS unit TIMEOUT 600
+    ENVIRONMENT LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lib/criterion.supp:print_suppressions=0)
 endfunction()
 
 # tr_program_test(KIND NAME SOURCE [LIBS...]): a plain-main test that prints "N passed, N failed"
