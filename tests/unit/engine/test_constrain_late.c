@@ -23,6 +23,7 @@ enum { SLOWS = 3, MAX_OUT = 12, STEP = TR_CONSTRAIN_STEP_WORK, MASK = TR_CONSTRA
 static bool slow;             /* all of them need more than they are allowed */
 static _Atomic int gate;      /* so many the other thread may finish */
 static _Atomic uint64_t used; /* work by the step's thread since it was last looked at */
+static _Atomic int begun;     /* that the other thread has taken up */
 static _Atomic int stopped;   /* left off because nobody wants them */
 
 /* NOLINTBEGIN(bugprone-reserved-identifier): the linker's names */
@@ -39,6 +40,8 @@ bool __wrap_tr_gmasks_try(struct tr_gmasks *c, const struct tr_gprog *p, const s
         *allowed = 0;
         return false;
     }
+    if (slow)
+        atomic_fetch_add(&begun, 1);
     for (int n = 0; slow && (n = atomic_load(&gate),
                             n == 0 || !atomic_compare_exchange_strong(&gate, &n, n - 1));) {
         if (stop && atomic_load(stop)) {
@@ -76,7 +79,7 @@ static void setup(void)
         .sched = {.prefill_chunk = 16, .pieces = pieces, .pieces_len = pieces_len}};
     tr_engine_rig_open(&r, &c);
     slow = true;
-    gate = stopped = 0;
+    gate = begun = stopped = 0;
     used = 0;
 }
 
@@ -198,6 +201,8 @@ Test(constrain_late, one_that_is_cancelled_is_not_made_to_its_end)
 {
     struct tr_rig_req s = submit(true, 1), other = submit(true, 2);
     turns(3);
+    for (int i = 0; i < 100000 && !atomic_load(&begun); i++)
+        usleep(100); /* the other thread has its turn when it has it */
     tr_rig_cancel(&r, &s, TR_ERR_CLIENT_GONE);
     turns(1);
     cr_expect_eq(tr_rig_state(&r, &s), TR_CANCELLED);
