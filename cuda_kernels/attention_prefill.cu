@@ -28,9 +28,9 @@ struct square {
 
 /* Adds the dimensions of a stage, from d on, to acc[position][query]. */
 template <enum tr_ops_kv TYPE>
-static __device__ __forceinline__ void score(const struct tr_attend_args &a, const struct work &w,
-                                             uint32_t base, uint32_t d, struct square me,
-                                             const uint8_t *stage, const float *q, float acc[8][8])
+static __device__ __forceinline__ void
+score(const struct tr_attend_args &a, const struct tr_piece &w, uint32_t base, uint32_t d,
+      struct square me, const uint8_t *stage, const float *q, float acc[8][8])
 {
     float scale[8];
     if (TYPE == TR_OPS_KV_Q8_0) {
@@ -148,10 +148,10 @@ struct strip {
 
 /* Adds the positions of a stage, from `at` on in the partition. */
 template <enum tr_ops_kv TYPE, int QV, int NV>
-static __device__ __forceinline__ void weigh(const struct tr_attend_args &a, const struct work &w,
-                                             const struct tr_seen *seen, uint32_t base, uint32_t at,
-                                             bool whole, struct strip me, const uint8_t *stage,
-                                             const float *p, float acc[NV][QV][4])
+static __device__ __forceinline__ void
+weigh(const struct tr_attend_args &a, const struct tr_piece &w, const struct tr_seen *seen,
+      uint32_t base, uint32_t at, bool whole, struct strip me, const uint8_t *stage, const float *p,
+      float acc[NV][QV][4])
 {
     const uint16_t *scales = nullptr;
     if (TYPE == TR_OPS_KV_Q8_0)
@@ -197,12 +197,13 @@ static __device__ __forceinline__ void weigh(const struct tr_attend_args &a, con
 /* ---- the kernel ---- */
 
 /* The tile's queries into q[dimension][query], and what they see. */
-static __device__ __forceinline__ void begin(const struct tr_attend_args &a, const struct work &w,
-                                             float *q, struct tr_seen *seen, struct softmax *x)
+static __device__ __forceinline__ void begin(const struct tr_attend_args &a,
+                                             const struct tr_piece &w, float *q,
+                                             struct tr_seen *seen, struct softmax *x)
 {
     for (uint32_t e = threadIdx.x; e < QUERIES * a.kv.dim; e += THREADS) {
         uint32_t i = e / a.kv.dim, d = e % a.kv.dim;
-        q[d * WIDTH + i] = i < w.n ? a.q[place_of(a, w, i) + d] : 0;
+        q[d * WIDTH + i] = i < w.n ? a.q[tr_piece_place(a, w, i) + d] : 0;
     }
     uint32_t i = threadIdx.x;
     if (i < QUERIES) {
@@ -216,7 +217,7 @@ static __device__ __forceinline__ void begin(const struct tr_attend_args &a, con
 
 /* Positions of the partition at `base` that all queries see; the first one ends first, the last one begins last. */
 static __device__ __forceinline__ struct tr_seen
-seen_by_all(const struct work &w, const struct tr_seen *seen, uint32_t base)
+seen_by_all(const struct tr_piece &w, const struct tr_seen *seen, uint32_t base)
 {
     return tr_clip({seen[w.n - 1].from, seen[0].end}, base);
 }
@@ -244,9 +245,9 @@ static __device__ __forceinline__ void join(const struct softmax *x, struct stri
 }
 
 template <int QV, int NV>
-static __device__ __forceinline__ void finish(const struct tr_attend_args &a, const struct work &w,
-                                              const struct softmax *x, struct strip me,
-                                              const float out[NV][QV][4])
+static __device__ __forceinline__ void finish(const struct tr_attend_args &a,
+                                              const struct tr_piece &w, const struct softmax *x,
+                                              struct strip me, const float out[NV][QV][4])
 {
     TR_UNROLL
     for (uint32_t i = 0; i < QV; i++) {
@@ -255,28 +256,11 @@ static __device__ __forceinline__ void finish(const struct tr_attend_args &a, co
         for (uint32_t n = 0; n < NV; n++) {
             uint32_t d = me.d + n * 128;
             if (me.query + i < w.n && d < a.kv.dim)
-                *(float4 *)(a.out + place_of(a, w, me.query + i) + d) =
+                *(float4 *)(a.out + tr_piece_place(a, w, me.query + i) + d) =
                     make_float4(out[n][i][0] / total, out[n][i][1] / total, out[n][i][2] / total,
                                 out[n][i][3] / total);
         }
     }
-}
-
-/* Piece `piece` of the tile that begins at `row`. */
-static __device__ __forceinline__ struct work work_of(const struct tr_attend_args &a, uint32_t row,
-                                                      uint32_t piece)
-{
-    struct work w = {};
-    uint32_t left = a.tile * a.group - piece * QUERIES;
-    w.row = row;
-    w.first = piece * QUERIES;
-    w.n = left < QUERIES ? left : (uint32_t)QUERIES;
-    w.blocks = a.places[row].blocks;
-    w.pos = a.places[row].pos;
-    w.head_kv = blockIdx.y;
-    w.from = tr_seen_at(w.pos + w.first / a.group, a.window).from;
-    w.end = w.pos + (w.first + w.n - 1) / a.group + 1;
-    return w;
 }
 
 /* Grid: (tiles * pieces of QUERIES, KV heads); the last tiles, which see most, begin first. */
@@ -294,7 +278,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         return;
 
     const uint32_t groups = QUERIES / QV;
-    struct work w = work_of(a, block / pieces * a.tile, block % pieces);
+    struct tr_piece w = tr_piece_of<QUERIES>(a, block / pieces * a.tile, block % pieces);
     struct square mine = {tid / 32 * 64 + tid % 32 / 4 * 8, tid % 4 * 8};
     struct strip me = {tid % groups * QV, tid / groups * 4};
     float out[NV][QV][4] = {};

@@ -19,7 +19,7 @@
  * multiplies.  64 queries meet 32 KiB of K and V in 2 * 64 * 64 * 128 multiplications: bytes from the L2 are far from
  * the limit.  A prompt of 4k at 32 heads is 137 GFLOP a layer; mma.sync reaches some two thirds of what wgmma does on
  * sm_90, and with softmax beside it a third of the dense peak is expected, 0.4 ms. */
-#include "cuda_kernels/attention.cuh"
+#include "cuda_kernels/attention_piece.cuh"
 
 enum {
     THREADS = 128,
@@ -39,20 +39,9 @@ template <int DIM> struct shape {
     };
 };
 
-struct work {
-    const uint32_t *blocks;
-    uint32_t row; /* the tile's first one */
-    uint32_t pos; /* and where it stands */
-    uint32_t head_kv;
-    uint32_t first; /* query of the tile, */
-    uint32_t n;     /* of n */
-    uint32_t from;  /* positions [from, end) are seen by some */
-    uint32_t end;
-};
-
 /* Asks for K and V of the positions from j on, as far as there are blocks of them. */
 template <int DIM>
-static __device__ __forceinline__ void ask(const struct tr_attend_args &a, const struct work &w,
+static __device__ __forceinline__ void ask(const struct tr_attend_args &a, const struct tr_piece &w,
                                            uint32_t j, uint8_t *to)
 {
     const uint32_t per_row =
@@ -77,8 +66,8 @@ static __device__ __forceinline__ void ask(const struct tr_attend_args &a, const
 
 /* V of positions that nobody sees: what lies there is nobody's and may be anything. */
 template <int DIM>
-static __device__ __forceinline__ void clear_unseen(const struct work &w, uint32_t dim, uint32_t j,
-                                                    uint8_t *stage)
+static __device__ __forceinline__ void clear_unseen(const struct tr_piece &w, uint32_t dim,
+                                                    uint32_t j, uint8_t *stage)
 {
     for (uint32_t i = threadIdx.x; i < shape<DIM>::positions * dim / 2; i += THREADS) {
         uint32_t at = i / (dim / 2), x = i % (dim / 2);
@@ -202,19 +191,10 @@ template <int DIM> struct tile {
     }
 };
 
-/* Where query i of the block, and its result, lie. */
-static __device__ __forceinline__ size_t place_of(const struct tr_attend_args &a,
-                                                  const struct work &w, uint32_t i)
-{
-    uint32_t row = w.row + (w.first + i) / a.group;
-    uint32_t head = w.head_kv * a.group + (w.first + i) % a.group;
-    return ((size_t)row * a.n_head + head) * a.kv.dim;
-}
-
 /* The warp's queries; those that the block has not are nobody's and see what the last one does. */
 template <int DIM>
-static __device__ __forceinline__ void begin(const struct tr_attend_args &a, const struct work &w,
-                                             struct tile<DIM> *t)
+static __device__ __forceinline__ void begin(const struct tr_attend_args &a,
+                                             const struct tr_piece &w, struct tile<DIM> *t)
 {
     const float log2_e = 1.44269504f;
     uint32_t lane = threadIdx.x % 32, i0 = threadIdx.x / 32 * OF_WARP + lane / 4;
@@ -222,7 +202,7 @@ static __device__ __forceinline__ void begin(const struct tr_attend_args &a, con
     TR_UNROLL
     for (uint32_t h = 0; h < 2; h++) {
         uint32_t i = i0 + 8 * h < w.n ? i0 + 8 * h : w.n - 1;
-        const float *q = a.q + place_of(a, w, i) + lane % 4 * 2;
+        const float *q = a.q + tr_piece_place(a, w, i) + lane % 4 * 2;
         t->seen[h] = tr_seen_at(w.pos + (w.first + i) / a.group, a.window);
         t->top[h] = TR_LOWEST;
         t->sum[h] = 0;
@@ -243,8 +223,8 @@ static __device__ __forceinline__ void begin(const struct tr_attend_args &a, con
 }
 
 template <int DIM>
-static __device__ __forceinline__ void finish(const struct tr_attend_args &a, const struct work &w,
-                                              const struct tile<DIM> &t)
+static __device__ __forceinline__ void finish(const struct tr_attend_args &a,
+                                              const struct tr_piece &w, const struct tile<DIM> &t)
 {
     uint32_t lane = threadIdx.x % 32, i0 = threadIdx.x / 32 * OF_WARP + lane / 4;
     TR_UNROLL
@@ -253,7 +233,7 @@ static __device__ __forceinline__ void finish(const struct tr_attend_args &a, co
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
         uint32_t i = i0 + 8 * h;
-        float *out = a.out + place_of(a, w, i < w.n ? i : 0) + lane % 4 * 2;
+        float *out = a.out + tr_piece_place(a, w, i < w.n ? i : 0) + lane % 4 * 2;
         TR_UNROLL
         for (uint32_t x = 0; x < DIM / 8; x++) {
             if (i < w.n && x * 8 < a.kv.dim)
@@ -261,23 +241,6 @@ static __device__ __forceinline__ void finish(const struct tr_attend_args &a, co
                     make_float2(t.out[x][2 * h] / sum, t.out[x][2 * h + 1] / sum);
         }
     }
-}
-
-/* Piece `piece` of the tile that begins at `row`. */
-static __device__ __forceinline__ struct work work_of(const struct tr_attend_args &a, uint32_t row,
-                                                      uint32_t piece)
-{
-    struct work w = {};
-    uint32_t left = a.tile * a.group - piece * QUERIES;
-    w.row = row;
-    w.first = piece * QUERIES;
-    w.n = left < QUERIES ? left : (uint32_t)QUERIES;
-    w.blocks = a.places[row].blocks;
-    w.pos = a.places[row].pos;
-    w.head_kv = blockIdx.y;
-    w.from = tr_seen_at(w.pos + w.first / a.group, a.window).from;
-    w.end = w.pos + (w.first + w.n - 1) / a.group + 1;
-    return w;
 }
 
 /* Grid: (tiles * pieces of QUERIES, KV heads); the last tiles, which see most, begin first. */
@@ -290,7 +253,7 @@ static __global__ void __launch_bounds__(THREADS) attend(struct tr_attend_args a
     uint32_t block = gridDim.x - 1 - blockIdx.x, lane = threadIdx.x % 32;
     if (!tr_is_run(a, block / pieces * a.tile, word))
         return;
-    struct work w = work_of(a, block / pieces * a.tile, block % pieces);
+    struct tr_piece w = tr_piece_of<QUERIES>(a, block / pieces * a.tile, block % pieces);
     struct tile<DIM> t;
     begin(a, w, &t);
 

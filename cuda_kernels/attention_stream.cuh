@@ -4,7 +4,7 @@
 #ifndef TR_CUDA_KERNELS_ATTENTION_STREAM_CUH
 #define TR_CUDA_KERNELS_ATTENTION_STREAM_CUH
 
-#include "cuda_kernels/attention.cuh"
+#include "cuda_kernels/attention_piece.cuh"
 
 enum {
     THREADS = 128,
@@ -23,27 +23,6 @@ template <enum tr_ops_kv TYPE> struct stage_of {
     enum : uint32_t { bytes = ROWS * 256 * size_of<TYPE>::value };
 };
 
-/* What a block has: queries [first, first + n) of the tile, in order of rows, then of heads. */
-struct work {
-    const uint32_t *blocks;
-    uint32_t row; /* the tile's first one */
-    uint32_t pos; /* and where it stands */
-    uint32_t head_kv;
-    uint32_t first;
-    uint32_t n;
-    uint32_t from; /* positions [from, end) are seen by some */
-    uint32_t end;
-};
-
-/* Where a query and its result lie. */
-static __device__ __forceinline__ size_t place_of(const struct tr_attend_args &a,
-                                                  const struct work &w, uint32_t i)
-{
-    uint32_t row = w.row + (w.first + i) / a.group;
-    uint32_t head = w.head_kv * a.group + (w.first + i) % a.group;
-    return ((size_t)row * a.n_head + head) * a.kv.dim;
-}
-
 /* What comes through shared memory for a partition: first K, ROWS dimensions of all its positions at a time, then
  * V, ROWS positions at a time.  `lo` and `hi` are the blocks of the partition that somebody sees. */
 struct flow {
@@ -55,7 +34,7 @@ struct flow {
 };
 
 static __device__ __forceinline__ struct flow flow_of(const struct tr_attend_args &a,
-                                                      const struct work &w, uint32_t base)
+                                                      const struct tr_piece &w, uint32_t base)
 {
     struct tr_seen s = tr_clip({w.from, w.end}, base);
     uint32_t lo = s.from / TR_OPS_KV_BLOCK;
@@ -65,7 +44,7 @@ static __device__ __forceinline__ struct flow flow_of(const struct tr_attend_arg
 
 /* Asks for a stage: of K [ROWS, 256 positions], of V [ROWS, dim]. */
 template <enum tr_ops_kv TYPE>
-static __device__ __forceinline__ void ask(const struct tr_attend_args &a, const struct work &w,
+static __device__ __forceinline__ void ask(const struct tr_attend_args &a, const struct tr_piece &w,
                                            const struct flow &f, uint32_t stage, uint8_t *to)
 {
     const uint32_t size = size_of<TYPE>::value, piece = TR_OPS_KV_BLOCK * size / 16;
@@ -100,7 +79,7 @@ struct stream {
 /* Asks for one more, if there is one. */
 template <enum tr_ops_kv TYPE>
 static __device__ __forceinline__ void ask_next(const struct tr_attend_args &a,
-                                                const struct work &w, struct stream *s)
+                                                const struct tr_piece &w, struct stream *s)
 {
     if (s->stage == s->asked.n && s->asked.base + TR_PARTITION < w.end) {
         s->asked = flow_of(a, w, s->asked.base + TR_PARTITION);
@@ -117,7 +96,7 @@ static __device__ __forceinline__ void ask_next(const struct tr_attend_args &a,
  * the block meet. */
 template <enum tr_ops_kv TYPE>
 static __device__ __forceinline__ const uint8_t *take(const struct tr_attend_args &a,
-                                                      const struct work &w, struct stream *s)
+                                                      const struct tr_piece &w, struct stream *s)
 {
     tr_copy_wait<STAGES - 2>();
     __syncthreads();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of many rows: the CPU's bits for every type, whatever the tile that an output is in; in fast mode
  * numbers near them. */
-#include "weights.h"
+#include "acts.h"
 
 #include "cuda_kernels/product.cuh"
 
@@ -49,39 +49,20 @@ struct rows {
     }
 };
 
-/* A weight matrix as both have it. */
-struct matrix {
-    struct tr_mat cpu, gpu;
-    std::vector<uint8_t> data;
-    packed_room room;
-    on_device<uint8_t> mem;
-
-    matrix(enum tr_tensor_type type, uint32_t n_in, uint32_t n_out)
-        : data(random_rows(type, n_in, n_out)),
-          room(tr_ops_cpu.mat_bytes(plain(), type, n_in, n_out)),
-          mem(tr_cuda_mat_bytes(nullptr, type, n_in, n_out))
-    {
-        struct tr_dev dev = device(true);
-        packed_room packed(mem.n);
-        tr_ops_cpu.mat_prepare(plain(), &cpu, type, n_in, n_out, data.data(), room.p);
-        tr_cuda_mat_prepare(&dev, &gpu, type, n_in, n_out, data.data(), packed.p);
-        mem.put(std::vector<uint8_t>((uint8_t *)packed.p, (uint8_t *)packed.p + mem.n));
-        gpu.packed = mem.p;
-    }
-    std::vector<float> right(const struct rows &x) const
-    {
-        std::vector<float> out((size_t)x.cpu.n_rows * cpu.n_out);
-        tr_ops_cpu.matmul(plain(), &cpu, &x.cpu, out.data());
-        return out;
-    }
-};
+/* What the CPU makes of it. */
+static std::vector<float> right(const struct matrix &w, const struct rows &x)
+{
+    std::vector<float> out((size_t)x.cpu.n_rows * w.cpu.n_out);
+    tr_ops_cpu.matmul(plain(), &w.cpu, &x.cpu, out.data());
+    return out;
+}
 
 static std::vector<float> by_device(const struct matrix &w, const struct rows &x, bool exact,
                                     int n_sm)
 {
     struct tr_dev dev = device(exact);
     dev.n_sm = n_sm;
-    const struct tr_mat *m = &w.gpu;
+    const struct tr_mat *m = &w.cuda;
     on_device<float> out((size_t)x.cpu.n_rows * w.cpu.n_out);
     float *o = out.p;
     tr_cuda_matmul_many(&dev, 1, &m, &x.gpu, &o);
@@ -96,7 +77,7 @@ static void exact(enum tr_tensor_type type, uint32_t n_in, uint32_t n_out, uint3
 {
     struct matrix w(type, n_in, n_out);
     struct rows x(n_rows, n_in);
-    std::vector<float> want = w.right(x);
+    std::vector<float> want = right(w, x);
     in_both_orders([&](const char *order) {
         claim(same(by_device(w, x, true, n_sm), want), "%s [%u, %u] of %u rows, %s tiles%s",
               type_name(type), n_out, n_in, n_rows, n_sm == LARGE ? "large" : "small", order);
@@ -108,7 +89,7 @@ static void fast_quantised(enum tr_tensor_type type)
 {
     struct matrix w(type, 512, 130);
     struct rows x(70, 512);
-    std::vector<float> got = by_device(w, x, false, LARGE), want = w.right(x);
+    std::vector<float> got = by_device(w, x, false, LARGE), want = right(w, x);
     claim(distance(got, want) < 0x1p-20, "%s in fast mode is off by %g", type_name(type),
           distance(got, want));
     claim(!same(got, want), "%s in fast mode is not the exact product", type_name(type));
@@ -122,7 +103,7 @@ static double weight_of(const struct matrix &w, const struct rows &x, uint32_t r
     const uint32_t n_in = w.cpu.n_in;
     std::vector<float> f(n_in);
     double sum = 0;
-    tr_quant_row(w.cpu.type, w.data.data() + tr_quant_row_bytes(w.cpu.type, n_in) * out, n_in,
+    tr_quant_row(w.cpu.type, w.rows.data() + tr_quant_row_bytes(w.cpu.type, n_in) * out, n_in,
                  f.data());
     for (uint32_t k = 0; k < n_in; k++)
         sum += fabs((double)f[k] * (double)x.x[(size_t)row * n_in + k]);
@@ -136,7 +117,7 @@ static void fast_float(enum tr_tensor_type type, double u, uint32_t n_in, uint32
 {
     struct matrix w(type, n_in, n_out);
     struct rows x(n_rows, n_in);
-    std::vector<float> want = w.right(x);
+    std::vector<float> want = right(w, x);
     in_both_orders([&](const char *order) {
         std::vector<float> got = by_device(w, x, false, LARGE);
         double worst = 0;
@@ -181,12 +162,12 @@ static void several()
         on_device<float> o0(80 * 140), o1(80 * 40), o2(80 * 64), o3(80 * 33);
         const on_device<float> *outs[] = {&o0, &o1, &o2, &o3};
         for (int i = 0; i < 4; i++) {
-            w[i] = &all[i]->gpu;
+            w[i] = &all[i]->cuda;
             out[i] = outs[i]->p;
         }
         tr_cuda_matmul_many(&dev, 4, w, &x.gpu, out);
         for (int i = 0; i < 4; i++)
-            claim(same(outs[i]->get(), all[i]->right(x)), "product %d of four, %s tiles", i,
+            claim(same(outs[i]->get(), right(*all[i], x)), "product %d of four, %s tiles", i,
                   n_sm == LARGE ? "large" : "small");
     }
 }
@@ -205,9 +186,9 @@ static void smollm2()
     for (auto &m : of) {
         struct matrix w(m.type, m.n_in, m.n_out);
         struct rows x(70, m.n_in);
-        claim(same(by_device(w, x, true, LARGE), w.right(x)), "%s [%u, %u] in large tiles",
+        claim(same(by_device(w, x, true, LARGE), right(w, x)), "%s [%u, %u] in large tiles",
               type_name(m.type), m.n_out, m.n_in);
-        claim(same(by_device(w, x, true, SMALL), w.right(x)), "%s [%u, %u] in small tiles",
+        claim(same(by_device(w, x, true, SMALL), right(w, x)), "%s [%u, %u] in small tiles",
               type_name(m.type), m.n_out, m.n_in);
     }
 }

@@ -560,16 +560,6 @@ inline int __popc(unsigned x)
 {
     return __builtin_popcount(x);
 }
-inline int __dp4a(int a, int b, int c)
-{
-    for (int i = 0; i < 4; i++)
-        c += (int8_t)(a >> 8 * i) * (int8_t)(b >> 8 * i);
-    return c;
-}
-template <class T> T __ldg(const T *p)
-{
-    return *p;
-}
 template <class T> T atomicAdd(T *p, T v)
 {
     T old = *p;
